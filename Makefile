@@ -129,7 +129,7 @@ faults: $(CARGO_NEXTEST) ## Run SEEDS lives of pools and deployments behind faul
 	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) CAPW_SEED=random $(LONG) -E 'test(/^faults::/)'
 
 faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about half an hour)
-	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(LONG) --cargo-profile model --lib -E 'test(/^controllers::model::/)'
+	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(LONG) --cargo-profile model --lib -E 'test(/^kinds::model::/)'
 
 story: parts $(CARGO_NEXTEST) ## Run the stories whose path contains NAME, for example NAME=drain (JUDGE=1: as long as in `make judge`)
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }

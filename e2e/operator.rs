@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use capw::api::hypervisor::WindowsHypervisor;
-use capw::cluster::rights::Right;
-use capw::cluster::token::{self, Owner};
-use capw::cluster::workload::{Workload, WorkloadError};
-use capw::cluster::{ApiError, Cluster, join_rights};
+use capw::kube_api::cluster::Cluster;
+use capw::kube_api::error::ApiError;
+use capw::kube_api::join_rights;
+use capw::kube_api::rights::Right;
+use capw::kube_api::token::{self, Owner};
+use capw::kube_api::workload::{Workload, WorkloadError};
 use serde_json::{Value, json};
 
 use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};

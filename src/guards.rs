@@ -1,4 +1,4 @@
-//! Guards against a crash, a late watch and a lost reply. The fault plans of `controllers/model` take one away at a time, and one of the
+//! Guards against a crash, a late watch and a lost reply. The fault plans of `kinds/model` take one away at a time, and one of the
 //! plans has to notice. Outside tests each of them always holds. Guards that a unit test can miss need no word here: `make mutants` takes them away.
 
 /// One of them.

@@ -3,19 +3,21 @@
 //! ```text
 //!             main → cli → operator                     knows everything; owns clock, randomness, environment
 //!                             │
+//!                           kinds ──► autoscaler          one folder per kind: triggers, reconcile, observe, act
 //!         ┌───────────────────┼──────────────────────────┐
-//!    controllers ──────► cluster     hypervisor/<driver>   telemetry
-//!         └► autoscaler ────┘
+//!       engine ──────────► kube_api   hypervisor/<driver>  telemetry
 //!         │                 │               │
-//!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
-//!                    │ └──────┬─────────────┘
+//!         └────► kinds/*/{decide,report,messages}         pure: no async, no client, no clock, no randomness
+//!                    │      │               │
+//!                  domain   bootstrap ◄─────┘             pure: what the decisions of several kinds share; how a node is set up
+//!                    │ └──────┬──┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
 //!                components                              pure: objects of a cluster → its pod network, what keeps Windows nodes from it, what brings it
 //!                    └──── vm, api, causes, guards       pure words; registry: values that are shared by key
 //! ```
 //!
 //! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. What a pass of a kind may write is said at the top of its
-//! controller; a crash between two writes is repaired by the next pass, which observes again.
+//! folder's `mod.rs`; a crash between two writes is repaired by the next pass, which observes again.
 //! The test below reads the `use crate::` lines and enforces the arrows.
 
 pub mod api;
@@ -23,15 +25,16 @@ pub mod autoscaler;
 pub mod bootstrap;
 mod causes;
 pub mod cli;
-pub mod cluster;
 pub mod compat;
 pub mod components;
-pub mod controllers;
 pub mod diagnosis;
+pub mod domain;
+pub mod engine;
 mod guards;
 pub mod hypervisor;
 pub mod image;
-pub mod lifecycle;
+pub mod kinds;
+pub mod kube_api;
 pub mod operator;
 mod registry;
 pub mod telemetry;
@@ -53,6 +56,8 @@ mod rights;
 mod surfaces;
 #[cfg(test)]
 mod tables;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod unused;
 #[cfg(test)]

@@ -18,26 +18,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::fit::read_schemas;
 use crate::api::namespaces::Namespaces;
-use crate::autoscaler::{self, ServiceHandle, server::ServeError};
+use crate::autoscaler::server::ServeError;
+use crate::autoscaler::{self, ServiceHandle};
 use crate::causes::chain;
-use crate::cluster::events::Events;
-use crate::cluster::lease::{self, Lease};
-use crate::cluster::limits::Limits;
-use crate::cluster::review::{Access, Reviews};
-use crate::cluster::workload::Workloads;
-use crate::cluster::{ApiError, Cluster};
-use crate::controllers::runtime::controller::ControllerLoop;
-use crate::controllers::runtime::watch::{Selection, Watching};
-use crate::controllers::runtime::written::Written;
-use crate::controllers::{self, Parts};
+use crate::engine::controller::ControllerLoop;
+pub use crate::engine::roles::Roles;
+use crate::engine::watch::{Selection, Watching};
+use crate::engine::written::Written;
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::kinds::{self, Parts};
+use crate::kube_api::cluster::Cluster;
+use crate::kube_api::error::ApiError;
+use crate::kube_api::events::Events;
+use crate::kube_api::lease::{self, Lease};
+use crate::kube_api::limits::Limits;
+use crate::kube_api::review::{Access, Reviews};
+use crate::kube_api::workload::Workloads;
 use crate::telemetry::build::BUILD;
 use crate::telemetry::diagnostics::{self, Authorize, Refusal};
 use crate::telemetry::http::{listen, serve_probes};
 use crate::telemetry::requests::{Counted, Rate};
 use crate::telemetry::{Metrics, Passes, Readiness};
-
-pub use crate::controllers::runtime::Roles;
 
 /// Passes that run when a stop is asked for may take so long to reach the edge of an effect.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -246,7 +247,7 @@ async fn work(
     });
     let controllers = async {
         // In this order: the first poll of the controllers starts their watches, and with them what readiness awaits.
-        tokio::join!(controllers::run(parts, settings.roles, &controllers_loop, &watching), async { readiness.met(START) });
+        tokio::join!(kinds::run(parts, settings.roles, &controllers_loop, &watching), async { readiness.met(START) });
     };
     let limit = async {
         stop.cancelled().await;

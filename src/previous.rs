@@ -13,8 +13,8 @@ use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::name::ProviderId;
 use crate::api::pool::WindowsNodePool;
-use crate::lifecycle::identity::{host_name, vm_uuid};
-use crate::lifecycle::pool::template::Template;
+use crate::domain::identity::{host_name, vm_uuid};
+use crate::kinds::pool::decide::template::Template;
 
 fn objects() -> Vec<Value> {
     serde_json::from_str(include_str!("../e2e/upgrade/objects.json")).unwrap()

@@ -11,7 +11,7 @@ use crate::api::condition::{ConditionType, Reason};
 use crate::api::custom_resource_definitions;
 use crate::api::machine::WindowsMachine;
 use crate::cli::Arguments;
-use crate::lifecycle::identity::{host_name, vm_uuid};
+use crate::domain::identity::{host_name, vm_uuid};
 use crate::telemetry::metrics::tests::described;
 use crate::vm::FailureCode;
 
@@ -55,7 +55,7 @@ fn identities() -> BTreeSet<String> {
             "annotations": {"infrastructure.cluster.x-k8s.io/windows-hypervisor": "lab"}},
         "spec": {"image": "windows-server-2022"}});
     let machine: WindowsMachine = serde_json::from_value(object).unwrap();
-    let provider = crate::lifecycle::identity::future_provider_id(&machine).unwrap();
+    let provider = crate::domain::identity::future_provider_id(&machine).unwrap();
     BTreeSet::from([
         format!("VM of UID 6f1c8a52-0d0e-4e4b-9d43-5b1f0c7c2a11: {}", vm_uuid(&machine)),
         format!("its provider ID: {provider}"),
@@ -71,7 +71,7 @@ fn names() -> BTreeSet<String> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let is_test = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+            let is_test = path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "testing") || path.ends_with("tests.rs");
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") && !is_test {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::wire::{ExternalGrpcNode, Instance, InstanceErrorInfo, InstanceStatus, NodeGroup, instance_status::InstanceState};
+use super::wire::instance_status::InstanceState;
+use super::wire::{ExternalGrpcNode, Instance, InstanceErrorInfo, InstanceStatus, NodeGroup};
 use crate::api::capi::PAUSED_ANNOTATION;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{Blame, ConditionType, Reason, find, problem};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::api::pool::WindowsNodePool;
-use crate::lifecycle::identity::{future_provider_id, host_name, provider_id, vm_uuid};
+use crate::domain::identity::{future_provider_id, host_name, provider_id, vm_uuid};
 
 /// Hypervisor in the identity of a machine that has none yet. No WindowsHypervisor can have this name.
 const UNPLACED: &str = "-";

@@ -19,4 +19,4 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use service::{NodeGroups, ServiceHandle};
+pub use self::service::{NodeGroups, ServiceHandle};

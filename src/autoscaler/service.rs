@@ -11,12 +11,13 @@ use tonic::{Code, Request, Response, Status};
 
 use super::change::{self, Change, Refusal};
 use super::group::{self, Group};
-use super::template;
-use super::wire::{self, cloud_provider_server::CloudProvider};
+use super::wire::cloud_provider_server::CloudProvider;
+use super::{template, wire};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
-use crate::cluster::{ApiError, Cluster};
-use crate::lifecycle::pool::template::Template;
+use crate::kinds::pool::decide::template::Template;
+use crate::kube_api::cluster::Cluster;
+use crate::kube_api::error::ApiError;
 use crate::telemetry::Metrics;
 
 /// A write that lost against another one is tried again so often.

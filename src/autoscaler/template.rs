@@ -9,7 +9,7 @@ use crate::api::bootstrap_config::{BUILD_LABEL, WindowsBootstrapConfigSpec};
 use crate::api::name::mebibytes;
 use crate::bootstrap::render::kubelet::{lasting_taints, node_labels};
 use crate::bootstrap::render::reserves::{Machine, reserves_of};
-use crate::lifecycle::pool::template::Template;
+use crate::kinds::pool::decide::template::Template;
 
 /// The Node, or why the template makes none. `pods_per_node`: as many have an address there, if that is known.
 pub fn node(name: &str, template: &Template, pods_per_node: Option<u64>) -> Result<Node, String> {

@@ -6,7 +6,7 @@ use clap::Args;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::cluster::Cluster;
+use crate::kube_api::cluster::Cluster;
 
 /// Which cluster and which namespace, as kubectl has them.
 #[derive(Args, Debug, Default)]

@@ -19,8 +19,9 @@ use crate::compat::{self, Verdict};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::login::Login;
 use crate::hypervisor::{Driver, DriverError, ImageFirmware, Wanted};
-use crate::lifecycle::hypervisor::{distrust, reason};
-use crate::lifecycle::machine::{driver_failure, vm_spec};
+use crate::kinds::hypervisor::decide::listing::{distrust, reason};
+use crate::kinds::machine::decide::driver_failure;
+use crate::kinds::machine::decide::step::vm_spec;
 use crate::operator;
 use crate::vm::SeedKind;
 

@@ -18,7 +18,7 @@ use crate::api::machine::{WindowsMachine, WindowsMachineSpec};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::prove::report::{About, Section, markdown};
 use crate::hypervisor::prove::{self, Bench, LENGTH, Ledger, Run};
-use crate::lifecycle::machine::vm_spec;
+use crate::kinds::machine::decide::step::vm_spec;
 use crate::operator;
 use crate::telemetry::build::BUILD;
 use crate::vm::VmSpec;

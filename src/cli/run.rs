@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::api::namespaces::Namespaces;
-use crate::autoscaler::server::{self as autoscaler, Security};
+use crate::autoscaler::server as autoscaler;
+use crate::autoscaler::server::Security;
 use crate::operator::{self, Election, OperatorError, Roles, Settings};
 use crate::telemetry::logs;
 

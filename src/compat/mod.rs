@@ -12,11 +12,11 @@ mod solve;
 mod spec;
 mod version;
 
-pub use data::{Data, Edge, Row, Verdict, data};
-pub use part::{Component, Part, PartError, Question};
-pub use show::{markdown, table};
-pub use solve::{Answer, Change, Finding, Nearest, answer};
-pub use spec::{Incompatible, check, hypervisor, newer_than_server, pause_image};
+pub use self::data::{Data, Edge, Row, Verdict, data};
+pub use self::part::{Component, Part, PartError, Question};
+pub use self::show::{markdown, table};
+pub use self::solve::{Answer, Change, Finding, Nearest, answer};
+pub use self::spec::{Incompatible, check, hypervisor, newer_than_server, pause_image};
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use self::examples::EXAMPLES;
-use super::*;
 use crate::api::bootstrap_config::{ContainerdLine, UtilityVm, WindowsBootstrapConfigSpec, WindowsRelease};
+use crate::compat::*;
 
 /// `kubernetes=v1.36.3 windows=2025`.
 fn ask(text: &str) -> Question {

@@ -14,10 +14,10 @@ pub mod objects;
 mod rules;
 mod symptom;
 
-pub use engine::{Evidence, Finding, diagnose};
-pub use guest::{Assessment, of_guest, of_machine, of_node_ready};
-pub use rules::{Certainty, Rule, Rules, rules};
-pub use symptom::{Source, Symptom};
+pub use self::engine::{Evidence, Finding, diagnose};
+pub use self::guest::{Assessment, of_guest, of_machine, of_node_ready};
+pub use self::rules::{Certainty, Rule, Rules, rules};
+pub use self::symptom::{Source, Symptom};
 
 #[cfg(test)]
 mod tests;

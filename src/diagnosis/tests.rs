@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::*;
+use crate::diagnosis::*;
 
 fn all_rules() -> &'static [Rule] {
     &rules().unwrap().rules

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use super::*;
 use crate::bootstrap::delivery::unattend::{parts, reference};
+use crate::image::*;
 use crate::judges;
 
 fn installation() -> Installation {

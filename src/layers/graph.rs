@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Path of a module, e.g. `["controllers", "machine"]`.
-type Module = Vec<String>;
+/// Path of a module, e.g. `["kinds", "machine"]`.
+pub type Module = Vec<String>;
 
 /// By module: its file below `src`, and its text without inline tests.
 pub type Files = BTreeMap<Module, (String, String)>;
@@ -71,7 +71,7 @@ fn spread(path: &str) -> Vec<String> {
 }
 
 /// The module whose file a path leads to.
-fn target(files: &Files, from: &Module, path: &str) -> Option<Module> {
+pub fn target(files: &Files, from: &Module, path: &str) -> Option<Module> {
     let mut segments: Vec<&str> = path.split("::").collect();
     let mut module = from.clone();
     match *segments.first()? {

@@ -66,7 +66,7 @@ mod tests {
             tracing::warn!(target: "kube_client::client", "the body of a Secret");
             tracing::error!(target: "kube_client::client::builder", "failed with status 500");
             tracing::error!(target: "kube_client::client::tls", "the CA cannot be read");
-            tracing::debug!(target: "capw::cluster", "one of ours");
+            tracing::debug!(target: "capw::kube_api", "one of ours");
         });
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         assert!(!text.contains("the body of a Secret") && !text.contains("failed with status"), "{text}");

@@ -11,6 +11,6 @@ pub mod process;
 pub mod readiness;
 pub mod requests;
 
-pub use metrics::Metrics;
-pub use passes::{Pass, Passes};
-pub use readiness::Readiness;
+pub use self::metrics::Metrics;
+pub use self::passes::{Pass, Passes};
+pub use self::readiness::Readiness;

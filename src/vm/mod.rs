@@ -10,11 +10,10 @@ use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 
+pub use self::driver_error::{DriverError, Thing};
+pub use self::failure_code::FailureCode;
+pub use self::report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 use crate::api::name::{HostName, VmUuid};
-
-pub use driver_error::{DriverError, Thing};
-pub use failure_code::FailureCode;
-pub use report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 
 /// The parts of an owner mark before the UUID, and before the cluster.
 const MARK_MACHINE: &str = "capw-machine=";

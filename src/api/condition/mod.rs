@@ -4,12 +4,12 @@ mod blame;
 mod condition_type;
 mod reason;
 
-pub use blame::{Blame, Severity};
-pub use condition_type::ConditionType;
-pub use reason::Reason;
-
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+pub use self::blame::{Blame, Severity};
+pub use self::condition_type::ConditionType;
+pub use self::reason::Reason;
 
 /// Characters of a message.
 const LONGEST_MESSAGE: usize = 4_000;

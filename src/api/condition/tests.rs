@@ -1,4 +1,4 @@
-use super::*;
+use crate::api::condition::*;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

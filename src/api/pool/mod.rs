@@ -11,12 +11,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+pub use self::standalone::*;
+pub use self::strategy::*;
+pub use self::template::*;
 use super::bootstrap_config::WindowsBootstrapConfigSpec;
 use super::machine::{LocalReference, MachineInitialization, TemplateMetadata, TemplateNodeInfo, WindowsMachineSpec};
-
-pub use standalone::*;
-pub use strategy::*;
-pub use template::*;
 
 /// Kept on a WindowsNodePool until all its machines are gone.
 pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";

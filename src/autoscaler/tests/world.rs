@@ -19,8 +19,8 @@ use crate::autoscaler::server::{Bound, Security, Settings};
 use crate::autoscaler::wire::ExternalGrpcNode;
 use crate::autoscaler::wire::cloud_provider_client::CloudProviderClient;
 use crate::autoscaler::{NodeGroups, ServiceHandle};
-use crate::cluster::Cluster;
-use crate::lifecycle::pool::template::Template;
+use crate::kinds::pool::decide::template::Template;
+use crate::kube_api::cluster::Cluster;
 use crate::telemetry::Metrics;
 
 pub const POOL: &str = "lab/windows";

@@ -21,7 +21,7 @@ use crate::cli::connection::Connection;
 use crate::cli::output::{Format, json};
 use crate::cli::render::Given;
 use crate::cli::render::manifests::{self, Manifests};
-use crate::cluster::{Cluster, Kind};
+use crate::kube_api::cluster::{Cluster, Kind};
 
 /// What the pods that CAPW brings to Windows nodes start there, by the names of spec.programs.downloads (docs/pod-network.md).
 const OF_NETWORK: [(&str, &str); 4] =

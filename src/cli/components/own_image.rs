@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Container;
 
-use crate::cluster::Cluster;
+use crate::kube_api::cluster::Cluster;
 
 /// Label of CAPW's Deployments (`config/manager/deployment.yaml`).
 const LABEL: &str = "control-plane=capw-controller-manager";
@@ -70,7 +70,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::mock::{Script, refuse, step};
+    use crate::kube_api::mock::{Script, refuse, step};
 
     const LISTED: &str = "GET /apis/apps/v1/deployments";
 

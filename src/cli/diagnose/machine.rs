@@ -15,10 +15,10 @@ use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::cli::connection::Connection;
-use crate::cluster::Cluster;
-use crate::cluster::workload::{Workload, Workloads};
 use crate::diagnosis::{self, Certainty, Symptom, diagnose, objects};
-use crate::lifecycle::windows_cluster::of_standalone;
+use crate::kinds::windows_cluster::decide::step::of_standalone;
+use crate::kube_api::cluster::Cluster;
+use crate::kube_api::workload::{Workload, Workloads};
 use crate::operator;
 
 #[derive(Args, Debug)]
@@ -219,7 +219,7 @@ impl Look {
 }
 
 /// The Node that Cluster API found, else the one with the host name of the machine, first; then others with its provider ID.
-async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str>) -> Result<Vec<Node>, crate::cluster::workload::WorkloadError> {
+async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str>) -> Result<Vec<Node>, crate::kube_api::workload::WorkloadError> {
     let host = machine.status.as_ref().and_then(|s| s.host_name.clone());
     let mut nodes = match known.map(str::to_owned).or(host) {
         Some(name) => workload.node(&name).await?.into_iter().collect(),

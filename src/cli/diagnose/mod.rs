@@ -10,10 +10,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::cli::output::{Format, json, print};
+pub use self::machine::config_of;
+use super::output::{Format, json, print};
 use crate::diagnosis::{self, Finding};
-
-pub use machine::config_of;
 
 /// Exit code when something was found; 1 is an error, 2 a wrong command line.
 pub const FOUND: u8 = 3;

@@ -3,9 +3,9 @@ use std::fs;
 use clap::Parser;
 use serde_json::json;
 
-use super::*;
 use crate::api::condition::Reason;
 use crate::bootstrap;
+use crate::cli::diagnose::*;
 use crate::diagnosis::{Source, Symptom, objects};
 use crate::vm::FailureCode;
 

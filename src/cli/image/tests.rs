@@ -2,7 +2,7 @@
 
 use clap::Parser;
 
-use super::*;
+use crate::cli::image::*;
 
 #[derive(Parser)]
 struct Line {

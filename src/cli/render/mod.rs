@@ -9,6 +9,7 @@ use clap::Args;
 use secrecy::SecretString;
 
 use self::manifests::{Machine, Manifests};
+use super::output::print;
 use crate::api::bootstrap_config::SecretUse;
 use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
 use crate::bootstrap::delivery::{self, Instance, SeedImage};
@@ -16,7 +17,6 @@ use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
 use crate::bootstrap::render::reserves;
 use crate::bootstrap::{self, Bootstrap, BootstrapFacts, DataSize, Secrets, ca_hash, finding};
-use crate::cli::output::print;
 
 /// A token that no cluster has.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";

@@ -20,9 +20,9 @@ use crate::api::name::ObjectKey;
 use crate::api::pool::WindowsNodePool;
 use crate::cli::output::plain;
 use crate::components::is_warning;
-use crate::lifecycle::identity::chosen;
-use crate::lifecycle::machine::phase::Phase;
-use crate::lifecycle::seconds;
+use crate::domain::age::seconds;
+use crate::domain::identity::chosen;
+use crate::kinds::machine::decide::phase::Phase;
 
 pub(super) const CLUSTER: &str = "WindowsCluster";
 pub(super) const CONTROL_PLANE: &str = "ExternalControlPlane";

@@ -12,9 +12,9 @@ use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::cli::diagnose::config_of;
 use crate::diagnosis;
-use crate::lifecycle::machine::phase::{Phase, phase};
-use crate::lifecycle::machine::vm::node_trouble;
-use crate::lifecycle::seconds;
+use crate::domain::age::seconds;
+use crate::kinds::machine::decide::phase::{Phase, phase};
+use crate::kinds::machine::decide::vm::node_trouble;
 
 /// As Cluster API calls it.
 const NODE_NOT_READY: &str = "NodeNotReady";

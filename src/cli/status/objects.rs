@@ -7,7 +7,8 @@ use crate::api::control_plane::ExternalControlPlane;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::pool::WindowsNodePool;
-use crate::cluster::{self, ApiError, Kind};
+use crate::kube_api::cluster::{self, Kind};
+use crate::kube_api::error::ApiError;
 
 /// The objects. A kind that is not installed has none.
 #[derive(Debug, Default)]

@@ -11,8 +11,8 @@ use super::objects::Objects;
 use super::report::{Report, State, report};
 use super::{Status, code, show};
 use crate::api::machine::WindowsMachine;
-use crate::cluster::Cluster;
-use crate::cluster::mock::{Script, refuse, step};
+use crate::kube_api::cluster::Cluster;
+use crate::kube_api::mock::{Script, refuse, step};
 
 const TROUBLE: &str = include_str!("fixtures/trouble.yaml");
 const OTHERS: &str = include_str!("fixtures/others.yaml");
@@ -127,7 +127,7 @@ fn a_taint_that_nothing_takes_away_hangs_with_its_command() {
         "spec": {"taints": [{"key": crate::api::components::UNVERIFIED_TAINT, "effect": "NoSchedule"}]}}),
     ])
     .nodes;
-    let said = crate::lifecycle::windows_side::taint_not_removed(&nodes).unwrap();
+    let said = crate::kinds::windows_cluster::decide::windows_side::taint_not_removed(&nodes).unwrap();
     let mut all = objects(TROUBLE);
     let status = all.windows_clusters[0].status.as_mut().unwrap();
     status.conditions = typed(json!([{"type": said.type_.as_str(), "status": "False", "reason": said.reason.as_str(), "message": said.message,

@@ -15,7 +15,7 @@ use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::api::pool::WindowsNodePool;
-use crate::lifecycle::pool::build::is_of;
+use crate::kinds::pool::decide::build::is_of;
 
 /// Each Cluster, each standalone pool, and each WindowsCluster of such pools, or those of this name only; without a name also what belongs to none.
 pub(super) fn tree(objects: &Objects, name: Option<&str>, now: Timestamp) -> Vec<Entry> {

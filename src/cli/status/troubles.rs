@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::report::{State, Trouble};
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::cli::output::plain;
-use crate::lifecycle::seconds;
+use crate::domain::age::seconds;
 
 /// What the conditions of one of our objects say, worst first, each reason once: Ready repeats what another condition says.
 pub(super) fn of(conditions: &[Condition], now: Timestamp) -> Vec<Trouble> {

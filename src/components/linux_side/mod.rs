@@ -18,15 +18,14 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-pub use antrea::Antrea;
-pub use calico::{Calico, Encapsulation, Pool, Setting};
-pub use cluster::{Dns, KubeProxy};
-pub use detect::ANNOTATIONS;
-pub use flannel::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Shown, TYPE};
-pub use operator::{ENDPOINT, HOST, OF_LINUX, Operator, PORT};
-pub use others::Aws;
-pub use ovn::Ovn;
-
+pub use self::antrea::Antrea;
+pub use self::calico::{Calico, Encapsulation, Pool, Setting};
+pub use self::cluster::{Dns, KubeProxy};
+pub use self::detect::ANNOTATIONS;
+pub use self::flannel::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Shown, TYPE};
+pub use self::operator::{ENDPOINT, HOST, OF_LINUX, Operator, PORT};
+pub use self::others::Aws;
+pub use self::ovn::Ovn;
 use super::cidr::Cidr;
 use super::objects::Objects;
 use super::place::{ObjectRef, Place, Unreadable};

@@ -1,6 +1,6 @@
 //! DaemonSets as charts and manifests have them.
 
-use super::*;
+use crate::components::scheduling::*;
 
 /// The story *Windows side* has the real controller place the same ones.
 fn daemon_sets() -> Vec<Value> {

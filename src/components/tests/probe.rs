@@ -1,8 +1,8 @@
 //! The pod that tries out a new node: what it has to reach in a cluster, and that policies of CAPW let it in.
 
 use super::windows_side::images;
-use super::*;
 use crate::api::components::{ProbeTarget, Probes};
+use crate::components::tests::*;
 use crate::components::{Probe, Probing, is_outdated, probed};
 
 fn probe(objects: &[Value], slices: &[Value]) -> Probe {

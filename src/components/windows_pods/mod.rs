@@ -9,8 +9,7 @@ use std::slice::from_ref;
 
 use serde_json::Value;
 
-pub use policies::{Effect, RULES as POD_RULES};
-
+pub use self::policies::{Effect, RULES as POD_RULES};
 use super::linux_side::is_windows;
 use super::objects::Objects;
 use super::place::{ObjectRef, Place};

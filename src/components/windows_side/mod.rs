@@ -12,16 +12,15 @@ mod refusal;
 
 use serde_json::{Value, json};
 
-pub use flannel::ROLE as FLANNEL_ROLE;
-pub use kube_proxy::BINDING as KUBE_PROXY_BINDING;
-pub use refusal::Refusal;
-
+pub use self::flannel::ROLE as FLANNEL_ROLE;
+pub use self::kube_proxy::BINDING as KUBE_PROXY_BINDING;
+use self::network::{Network, network};
+use self::program::Program;
+pub use self::refusal::Refusal;
 use super::linux_side::LinuxSide;
 use super::place::ObjectRef;
 use super::plan::labels;
 use super::role::{Role, role};
-use network::{Network, network};
-use program::Program;
 
 /// Where all of it is, but for what a cluster has once.
 pub const NAMESPACE: &str = "capw-windows";

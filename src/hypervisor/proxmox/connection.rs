@@ -187,7 +187,8 @@ fn multipart(name: &str, bytes: &Bytes) -> (String, Bytes) {
 mod tests {
     use super::*;
     use crate::hypervisor::contract::authority::Authority;
-    use crate::hypervisor::contract::server::{self, Answer as Reply};
+    use crate::hypervisor::contract::server;
+    use crate::hypervisor::contract::server::Answer as Reply;
     use std::sync::Arc;
 
     /// The first server takes connections and says nothing.

@@ -4,10 +4,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::client::TaskState;
-use super::found;
 use super::place::{self, Place};
 use super::steps::drive;
-use super::{CAPS, POLL, ProxmoxDriver, Seek, TASK, reserve, reserved};
+use super::{CAPS, POLL, ProxmoxDriver, Seek, TASK, found, reserve, reserved};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 

@@ -1,5 +1,5 @@
-use super::*;
 use crate::telemetry::fleet::{Existing, Hypervisor, InPhase, Undecided};
+use crate::telemetry::metrics::*;
 
 /// Metrics of which every family has a member.
 fn full() -> Metrics {

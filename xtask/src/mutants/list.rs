@@ -1,9 +1,9 @@
-//! The guards that are taken away: preconditions, reads of an owner mark, and orders of two effects. What a plan of `controllers/model` has to notice
+//! The guards that are taken away: preconditions, reads of an owner mark, and orders of two effects. What a plan of `kinds/model` has to notice
 //! is in `src/guards.rs` instead.
 
-mod clusters;
-mod controllers;
-mod lifecycle;
+mod domain;
+mod kinds;
+mod kube_api;
 
 /// The guards of one file.
 pub struct Guarded {
@@ -34,5 +34,5 @@ const fn of(file: &'static str, tests: &'static [&'static str], guards: &'static
 
 /// All files with guards.
 pub fn files() -> impl Iterator<Item = &'static Guarded> {
-    [lifecycle::FILES, controllers::FILES, clusters::FILES].into_iter().flatten()
+    [domain::FILES, kinds::FILES, kube_api::FILES].into_iter().flatten()
 }

@@ -8,8 +8,8 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use super::{List, OwnImages, read};
-use crate::cluster::Cluster;
-use crate::cluster::mock::{Script, refuse, step};
+use crate::kube_api::cluster::Cluster;
+use crate::kube_api::mock::{Script, refuse, step};
 
 #[derive(Parser)]
 struct Line {

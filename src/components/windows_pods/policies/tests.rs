@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
 use crate::api::cluster::WindowsCluster;
+use crate::components::windows_pods::policies::*;
 
 /// An API server cuts longer warnings where a request has many.
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go>

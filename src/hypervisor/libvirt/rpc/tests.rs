@@ -1,6 +1,7 @@
-use super::*;
-use crate::hypervisor::libvirt::xdr::Encoder;
 use tokio::io::DuplexStream;
+
+use crate::hypervisor::libvirt::rpc::*;
+use crate::hypervisor::libvirt::xdr::Encoder;
 
 fn pair() -> (Connection, DuplexStream) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::between::{Answer, Between};
 use super::told::DEADLINE;
-use super::*;
 use crate::hypervisor::libvirt::rpc::QEMU;
+use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::{Decoder, Encoder};
 use crate::vm::MacAddress;
 

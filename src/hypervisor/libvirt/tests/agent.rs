@@ -1,14 +1,15 @@
 //! The words of guests by the QEMU guest agent. The daemon and QEMU are real; the agent is played, since the guest is a boot sector.
 
+use std::sync::Mutex;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::sync::Mutex;
 
 use super::between::{Answer, Between};
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::rpc::QEMU;
+use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::{Decoder, Encoder};
 
 /// An agent with one file, as QEMU's own answers.

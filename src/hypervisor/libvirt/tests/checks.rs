@@ -4,11 +4,11 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::between::{Answer, Between};
-use super::*;
 use crate::hypervisor::ImageFirmware;
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::capabilities::tests::FULL;
 use crate::hypervisor::libvirt::partitions::tests::{windows_by_bios, windows_by_uefi};
+use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::Encoder;
 use crate::vm::{Nic, SeedKind};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::tests::*;
 use crate::vm::Observed;
 
 /// What virsh says of a volume.

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::tests::*;
 
 /// What writes the rules of AppArmor for a VM, by its definition. It needs no AppArmor in the kernel.
 const JUDGE: &str = "/usr/lib/libvirt/virt-aa-helper";

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use tokio::time::timeout;
 
 use super::told::DEADLINE;
-use super::*;
+use crate::hypervisor::libvirt::tests::*;
 
 /// A hint that comes after `act`; those of before are none.
 async fn hinted(hints: &mut BoxStream<'static, ()>, act: impl FnOnce()) {

@@ -1,7 +1,7 @@
 //! The virtual hardware, to a real QEMU.
 
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::tests::*;
 
 /// The number of QEMU's processors has nothing to do with that of the host.
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use super::*;
+use crate::hypervisor::libvirt::tests::*;
 
 fn said(sequence: u64) -> GuestReport {
     GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() }

@@ -2,8 +2,8 @@
 
 use capw_libvirtd::Sshd;
 
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::tests::*;
 
 /// With one of sshd's keys, and one that the host is expected to have.
 fn driver(sshd: &Sshd, endpoint: &LibvirtEndpoint, (identity, host): (&str, &str), socket: &Path) -> Result<LibvirtDriver, DriverError> {

@@ -1,8 +1,8 @@
 //! What keeps a VM from its start, and that nothing but a VM that runs is taken for a start.
 
 use super::between::{Answer, Between};
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::tests::*;
 use crate::vm::Nic;
 
 /// Procedures of libvirt's protocol.

@@ -8,8 +8,8 @@ use capw_patience::within;
 
 use super::between::{Answer, Between};
 use super::told::DEADLINE;
-use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::Encoder;
 use crate::vm::{Nic, Observed};
 

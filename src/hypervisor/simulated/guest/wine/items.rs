@@ -1,11 +1,10 @@
 //! What each kind of item means under Wine: what tells that it is true, and what makes it so. All kinds are here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
+use std::{fs, io};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};

@@ -13,13 +13,12 @@ mod runner_machine;
 mod services;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,11 @@
 //! The disk of a Wine guest: a copy of the prepared prefix, in which big files are links, and what its image brings.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use super::super::JoinError;
 use super::registry::HEADER;
 use crate::bootstrap::paths;
+use crate::hypervisor::simulated::guest::JoinError;
 
 /// The prepared prefix among the programs; e2e/tools/windows/build.sh makes it.
 const PREPARED: &str = "wine-prefix";

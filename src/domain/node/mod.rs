@@ -1,0 +1,4 @@
+//! The Node of a machine: how it leaves.
+
+pub mod drain;
+pub mod teardown;

@@ -1,0 +1,106 @@
+//! What an API server is asked once per kubeconfig, for all passes that need it. No pass waits for the answer: a task asks, and news triggers the
+//! passes of the cluster.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::api::cluster_ref::ClusterRef;
+use crate::kube_api::workload::{Workload, WorkloadError};
+
+/// From a failure until the API server is asked again.
+pub const AGAIN: Duration = Duration::from_secs(5);
+
+/// The answers to one question, by cluster.
+pub struct Answers<T> {
+    all: Mutex<HashMap<ClusterRef, Answer<T>>>,
+    changed: Notify,
+}
+
+struct Answer<T> {
+    /// Of the kubeconfig.
+    fingerprint: String,
+    state: State<T>,
+}
+
+enum State<T> {
+    /// The failure of the last time holds until there is an answer.
+    Asking(Option<WorkloadError>),
+    Known(T),
+    Failed {
+        error: WorkloadError,
+        since: Instant,
+    },
+}
+
+impl<T> Default for Answers<T> {
+    fn default() -> Self {
+        Self { all: Mutex::default(), changed: Notify::new() }
+    }
+}
+
+impl<T: Clone> Answers<T> {
+    /// What is known of a cluster. If it is time to ask, `ask` has to, and [`Answers::note`] the answer.
+    pub fn get(&self, cluster: &ClusterRef, workload: &Workload, ask: impl FnOnce()) -> Result<T, WorkloadError> {
+        let mut all = self.lock();
+        let waits = |before: Option<&WorkloadError>| before.cloned().unwrap_or_else(|| WorkloadError::NotReached { cluster: cluster.words() });
+        let before = match all.get(cluster).filter(|answer| answer.fingerprint == workload.fingerprint).map(|answer| &answer.state) {
+            Some(State::Known(answer)) => return Ok(answer.clone()),
+            Some(State::Asking(before)) => return Err(waits(before.as_ref())),
+            Some(State::Failed { error, since }) if since.elapsed() < AGAIN => return Err(error.clone()),
+            Some(State::Failed { error, .. }) => Some(error.clone()),
+            None => None,
+        };
+        let error = waits(before.as_ref());
+        all.insert(cluster.clone(), Answer { fingerprint: workload.fingerprint.clone(), state: State::Asking(before) });
+        ask();
+        Err(error)
+    }
+
+    /// Takes in an answer. `true`: it is news.
+    pub fn note(&self, cluster: &ClusterRef, workload: &Workload, answer: Result<T, WorkloadError>) -> bool {
+        let is_news = {
+            let mut all = self.lock();
+            // One that is awaited no more, or was given with another kubeconfig, says nothing.
+            let Some(known) = all.get_mut(cluster).filter(|known| known.fingerprint == workload.fingerprint) else { return false };
+            let is_known = matches!((&known.state, &answer), (State::Asking(Some(before)), Err(error)) if before == error);
+            known.state = match answer {
+                Ok(answer) => State::Known(answer),
+                Err(error) => State::Failed { error, since: Instant::now() },
+            };
+            !is_known
+        };
+        self.changed.notify_waiters();
+        is_news
+    }
+
+    /// The answer, as soon as there is one. `get` asks for it.
+    pub async fn wait<A>(&self, get: impl Fn() -> Result<A, WorkloadError>) -> Result<A, WorkloadError> {
+        loop {
+            let changed = self.changed.notified();
+            match get() {
+                Err(error) if error.is_pending() => changed.await,
+                known => return known,
+            }
+        }
+    }
+
+    pub fn known(&self, cluster: &ClusterRef) -> Option<T> {
+        match &self.lock().get(cluster)?.state {
+            State::Known(answer) => Some(answer.clone()),
+            State::Asking(_) | State::Failed { .. } => None,
+        }
+    }
+
+    /// The next pass that needs it asks again.
+    pub fn forget(&self, cluster: &ClusterRef) {
+        self.lock().remove(cluster);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Answer<T>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,144 @@
+//! What there is in clusters whose WindowsClusters report on them: a watch for each kind that the last pass has read. What a watch shows is read
+//! without a request. What may be read differently now triggers a pass.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher::DefaultBackoff;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::shown::Shown;
+use super::watch_task::WatchTask;
+use super::workload_clusters::WorkloadClusters;
+use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::ClusterRef;
+use crate::kube_api::linux_side::{Watched, changes, is_unserved};
+use crate::kube_api::workload::{Workload, WorkloadError};
+
+/// From the first change to the pass: changes come together, for example when a manifest is applied.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// The watches, by cluster.
+#[derive(Default)]
+pub struct LinuxSides(Mutex<HashMap<ClusterRef, Followed>>);
+
+struct Followed {
+    object: ObjectRef<WindowsCluster>,
+    watches: HashMap<Watched, Following>,
+    /// Is told when a pass is necessary.
+    news: Arc<Notify>,
+    passes: WatchTask,
+}
+
+#[derive(Default)]
+struct Following {
+    watch: WatchTask,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// What to watch of a cluster, and the object that gets the passes.
+pub struct LinuxSide {
+    pub object: ObjectRef<WindowsCluster>,
+    pub watched: Vec<Watched>,
+}
+
+impl LinuxSides {
+    /// Watches this of a cluster, and nothing else. What is watched with this kubeconfig already goes on.
+    pub(super) fn watch(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
+        let LinuxSide { object, watched } = what;
+        let mut all = self.lock();
+        let new = || Followed { object: object.clone(), watches: HashMap::new(), news: Arc::default(), passes: WatchTask::default() };
+        let followed = all.entry(cluster.clone()).or_insert_with(new);
+        if followed.object != *object {
+            *followed = new();
+        }
+        followed.passes.start(workload, |_| clusters.spawn(passes(clusters.clone(), object.clone(), followed.news.clone())));
+        followed.watches.retain(|known, _| watched.contains(known));
+        for watched in watched {
+            let following = followed.watches.entry(watched.clone()).or_default();
+            following.watch.start(workload, |workload| {
+                // What another kubeconfig has shown may be of another cluster.
+                following.shown = Arc::default();
+                let (shown, news) = (following.shown.clone(), followed.news.clone());
+                clusters.spawn(follow(clusters.clone(), cluster.clone(), workload, watched.clone(), shown, news))
+            });
+        }
+    }
+
+    /// What a watch with this kubeconfig shows; `None`: there is none, or it does not work. The inner `None`: the kind is not served. An error: the
+    /// kubeconfig may not watch it.
+    pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
+        let is_its = |following: &&Following| following.watch.is_running_with(workload);
+        let shown = self.lock().get(cluster).and_then(|all| all.watches.get(watched)).filter(is_its).map(|following| following.shown.clone());
+        shown.map_or(Ok(None), |shown| lock(&shown).objects())
+    }
+
+    pub fn forget(&self, cluster: &ClusterRef) {
+        self.lock().remove(cluster);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks for a pass after news, until the task is aborted.
+async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, news: Arc<Notify>) {
+    loop {
+        news.notified().await;
+        sleep(SETTLE).await;
+        // What has come meanwhile, the same pass reads.
+        let _ = news.notified().now_or_never();
+        clusters.context().requests.windows_cluster(object.clone());
+    }
+}
+
+/// Takes in what a watch shows, until the task is aborted. One that failed begins again after a while, and one that is refused once the kubeconfig has
+/// the right: what it lists before would be read for nothing.
+async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
+    for pause in DefaultBackoff::default() {
+        if lock(&shown).is_refused() {
+            // No answer is no right: the pass has said what is missing, and goes on saying it.
+            if !matches!(workload.may_watch(&watched).await, Ok(true)) {
+                sleep(pause).await;
+                continue;
+            }
+            lock(&shown).allow();
+            news.notify_one();
+        }
+        let Some(error) = take_in(&workload, &watched, &shown, &news).await else { return };
+        if lock(&shown).fail(&error) {
+            news.notify_one();
+        }
+        if !is_unserved(&error) {
+            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "pod network: {error}");
+            clusters.note_error(&cluster, &error).await;
+        }
+        sleep(pause).await;
+    }
+}
+
+/// Takes in what a watch shows, until it fails.
+async fn take_in(workload: &Workload, watched: &Watched, shown: &Mutex<Shown>, news: &Notify) -> Option<WorkloadError> {
+    let mut events = changes(workload, watched);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                if lock(shown).note(watched.listing(), event) {
+                    news.notify_one();
+                }
+            }
+            Err(error) => return Some(error),
+        }
+    }
+    None
+}

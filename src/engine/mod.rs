@@ -1,0 +1,26 @@
+//! What every controller runs on: its loop, what triggers a pass, the watches with their caches, the management cluster, and the
+//! connections to workload clusters.
+
+mod answers;
+pub mod caches;
+pub mod certificates;
+pub mod controller;
+mod followed;
+mod identities;
+pub mod linux_sides;
+pub mod made_secrets;
+pub mod management;
+mod merged;
+pub mod nodes;
+pub mod outcome;
+pub mod owners;
+mod pending;
+pub mod roles;
+mod serving_certificates;
+mod shown;
+pub mod triggers;
+pub mod unreadable;
+pub mod watch;
+mod watch_task;
+pub mod workload_clusters;
+pub mod written;

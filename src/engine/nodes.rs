@@ -1,0 +1,270 @@
+//! The Nodes of the machines of standalone pools: one watch per workload cluster. A Node that changes triggers a pass of its machine,
+//! its configuration and its pool; no pass reads a Node by itself to learn what has changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::runtime::watcher::Event;
+use tokio::task::AbortHandle;
+
+use super::watch_task::WatchTask;
+use super::workload_clusters::WorkloadClusters;
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::machine::WindowsMachine;
+use crate::api::name::ProviderId;
+use crate::domain::identity::{NodeIdentity, host_name};
+use crate::domain::owner::is_ready;
+use crate::kube_api::nodes::events;
+use crate::kube_api::workload::{Workload, WorkloadError};
+
+/// A cluster that may be another one is asked again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What the watches have shown, by workload cluster.
+#[derive(Default)]
+pub struct Nodes(Mutex<HashMap<ClusterRef, Followed>>);
+
+#[derive(Default)]
+struct Followed {
+    watch: WatchTask,
+    /// Whether all Nodes were listed once.
+    known: bool,
+    by_name: HashMap<String, Arc<Node>>,
+    /// Since when each of them is seen not Ready, by our own clock.
+    unready: HashMap<String, Timestamp>,
+    /// A new listing that is not complete yet.
+    begun: Option<HashMap<String, Arc<Node>>>,
+    /// Why the watch shows nothing now.
+    failure: Option<WorkloadError>,
+}
+
+impl Nodes {
+    /// Whether all Nodes of the cluster have been listed, so that one that is not here does not exist.
+    pub fn are_known(&self, cluster: &ClusterRef) -> bool {
+        self.lock().get(cluster).is_some_and(|f| f.known)
+    }
+
+    /// The same; an error if they cannot be listed, or if the cluster does not let CAPW see what becomes of them.
+    pub fn listed(&self, cluster: &ClusterRef) -> Result<bool, WorkloadError> {
+        let all = self.lock();
+        let Some(followed) = all.get(cluster) else { return Ok(false) };
+        match &followed.failure {
+            Some(error) if !followed.known || error.is_lasting() => Err(error.clone()),
+            _ => Ok(followed.known),
+        }
+    }
+
+    /// The Node of a machine.
+    pub fn of(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Arc<Node>> {
+        self.lock().get(cluster)?.by_name.get(machine.name.as_str()).filter(|node| machine.is_of(node)).cloned()
+    }
+
+    /// Since when the Node of a machine is seen not Ready, by the clock of this process.
+    pub fn unready_since(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Timestamp> {
+        self.lock().get(cluster)?.unready.get(machine.name.as_str()).copied()
+    }
+
+    /// Watches a cluster unless it is watched with this kubeconfig.
+    pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
+        // With another kubeconfig the Nodes stay known until those behind it are.
+        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
+    }
+
+    pub(super) fn forget(&self, cluster: &ClusterRef) {
+        self.lock().remove(cluster);
+    }
+
+    fn fail(&self, cluster: &ClusterRef, error: &WorkloadError) {
+        if let Some(followed) = self.lock().get_mut(cluster) {
+            followed.failure = Some(error.clone());
+        }
+    }
+
+    /// Takes in an event of the watch; returns the names of the Nodes that have changed.
+    pub(super) fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<String> {
+        let mut all = self.lock();
+        let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
+        let changed = followed.note(event);
+        followed.unready.retain(|name, _| followed.by_name.get(name).is_some_and(|node| !is_ready(node)));
+        for name in followed.by_name.iter().filter(|(_, node)| !is_ready(node)).map(|(name, _)| name) {
+            if !followed.unready.contains_key(name) {
+                followed.unready.insert(name.clone(), now);
+            }
+        }
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Followed {
+    fn note(&mut self, event: Event<Node>) -> Vec<String> {
+        let followed = self;
+        if !matches!(event, Event::Init | Event::InitApply(_)) {
+            followed.failure = None;
+        }
+        match event {
+            Event::Init => followed.begun = Some(HashMap::new()),
+            Event::InitApply(node) => {
+                if let (Some((name, node)), Some(begun)) = (known(node), followed.begun.as_mut()) {
+                    begun.insert(name, node);
+                }
+            }
+            Event::InitDone => {
+                let now = followed.begun.take().unwrap_or_default();
+                let before = std::mem::replace(&mut followed.by_name, now);
+                let first = !std::mem::replace(&mut followed.known, true);
+                let gone = before.keys().filter(|name| !followed.by_name.contains_key(*name));
+                let news = followed.by_name.iter().filter(|(name, node)| first || before.get(*name) != Some(node)).map(|(name, _)| name);
+                return gone.chain(news).cloned().collect();
+            }
+            Event::Apply(node) => {
+                if let Some((name, node)) = known(node)
+                    && followed.by_name.insert(name.clone(), node.clone()).as_ref() != Some(&node)
+                {
+                    return vec![name];
+                }
+            }
+            Event::Delete(node) => {
+                return followed.by_name.remove_entry(&node.name_any()).map(|(name, _)| name).into_iter().collect();
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// A Node that says it is one of ours, by its name, without what changes all the time and is not read.
+fn known(mut node: Node) -> Option<(String, Arc<Node>)> {
+    ProviderId::parse(node.spec.as_ref()?.provider_id.as_deref()?).ok()?;
+    node.metadata.managed_fields = None;
+    node.metadata.resource_version = None;
+    if let Some(status) = node.status.as_mut() {
+        status.images = None;
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
+    }
+    Some((node.name_any(), Arc::new(node)))
+}
+
+/// Follows the Nodes of one workload cluster until the task is aborted.
+pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
+    loop {
+        if let Err(error) = follow_one_cluster(&clusters, &cluster, &workload).await {
+            failed(&clusters, &cluster, &error).await;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Until a listing may be that of another cluster: then what is known stays as it is.
+async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+    let context = clusters.context();
+    let mut events = std::pin::pin!(events(workload));
+    while let Some(next) = events.next().await {
+        match next {
+            Ok(event) => {
+                // Before the first one, the cluster was asked for its client.
+                if matches!(event, Event::InitDone) && context.nodes.are_known(cluster) {
+                    clusters.confirm_again(cluster, workload).await?;
+                }
+                let complete = matches!(event, Event::InitDone);
+                for node in &context.nodes.note(cluster, event, context.management.now()) {
+                    request_passes(clusters, &cluster.namespace, node);
+                }
+                if complete {
+                    context.requests.all_of(&context.caches, cluster);
+                }
+            }
+            Err(error) => failed(clusters, cluster, &error).await,
+        }
+    }
+    Ok(())
+}
+
+async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
+    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
+    clusters.context().nodes.fail(cluster, error);
+    clusters.note_error(cluster, error).await;
+}
+
+/// Passes of the objects that a Node concerns. It has the name of its machine's object, unless that is no host name.
+fn request_passes(clusters: &WorkloadClusters, namespace: &str, node: &str) {
+    let context = clusters.context();
+    let is_its_machine = |machine: &Arc<WindowsMachine>| host_name(machine).is_ok_and(|name| name.as_str() == node);
+    let by_name = context.caches.windows_machines.get(namespace, node).filter(is_its_machine);
+    let Some(machine) = by_name.or_else(|| context.caches.windows_machines.all(namespace).into_iter().find(is_its_machine)) else { return };
+    context.requests.machine(&machine);
+    context.requests.pool_of(&machine);
+    if let Some(config) = context.caches.config_of(&machine) {
+        context.requests.config(&config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const VM: &str = "windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
+
+    fn node(name: &str, provider_id: &str) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"providerID": provider_id}})).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_names_the_vm_of_another_changes_nothing_for_that_one() {
+        let cluster = ClusterRef::cluster_api("lab", "c1");
+        let identity =
+            |name: &str| NodeIdentity { name: crate::api::name::HostName::parse(name).unwrap(), provider_id: ProviderId::parse(VM).unwrap() };
+        let nodes = Nodes::default();
+        nodes.lock().entry(cluster.clone()).or_default();
+        for event in [Event::Init, Event::InitApply(node("win-1", VM)), Event::InitDone] {
+            nodes.note(&cluster, event, Timestamp::UNIX_EPOCH);
+        }
+        assert_eq!(
+            nodes.note(&cluster, Event::Apply(node("win-2", VM)), Timestamp::UNIX_EPOCH),
+            ["win-2"],
+            "what concerns another name is no news of this machine"
+        );
+        assert!(nodes.of(&cluster, &identity("win-1")).is_some());
+        nodes.note(&cluster, Event::Delete(node("win-2", VM)), Timestamp::UNIX_EPOCH);
+        assert!(nodes.of(&cluster, &identity("win-1")).is_some(), "the Node of the machine is still there");
+        assert_eq!(nodes.note(&cluster, Event::Delete(node("win-1", VM)), Timestamp::UNIX_EPOCH), ["win-1"]);
+        assert!(nodes.of(&cluster, &identity("win-1")).is_none());
+        nodes.note(&cluster, Event::Apply(node("win-1", "windows://other/3f2504e0-4f89-51d3-9a0c-0305e82c3301")), Timestamp::UNIX_EPOCH);
+        assert!(nodes.of(&cluster, &identity("win-1")).is_none(), "of another hypervisor");
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_seen_are_an_error_until_they_are_listed() {
+        let cluster = ClusterRef::cluster_api("lab", "c1");
+        let nodes = Nodes::default();
+        let forbidden = WorkloadError::Forbidden { what: "list nodes".into() };
+        let unreachable = WorkloadError::Unreachable { endpoint: "https://10.0.0.1:6443".into(), cause: "refused".into() };
+        nodes.fail(&cluster, &forbidden);
+        assert_eq!(nodes.listed(&cluster), Ok(false), "it is not watched");
+        nodes.lock().entry(cluster.clone()).or_default();
+        for error in [&forbidden, &unreachable] {
+            nodes.fail(&cluster, error);
+            assert_eq!(nodes.listed(&cluster).as_ref(), Err(error));
+        }
+        nodes.note(&cluster, Event::Init, Timestamp::UNIX_EPOCH);
+        assert_eq!(nodes.listed(&cluster), Err(unreachable.clone()), "it has only begun");
+        nodes.note(&cluster, Event::InitDone, Timestamp::UNIX_EPOCH);
+        assert_eq!(nodes.listed(&cluster), Ok(true));
+        nodes.fail(&cluster, &unreachable);
+        assert_eq!(nodes.listed(&cluster), Ok(true), "that passes by itself");
+        nodes.fail(&cluster, &forbidden);
+        assert_eq!(nodes.listed(&cluster), Err(forbidden), "what becomes of them is not seen");
+        nodes.note(&cluster, Event::Apply(node("win-1", VM)), Timestamp::UNIX_EPOCH);
+        assert_eq!(nodes.listed(&cluster), Ok(true));
+    }
+}

@@ -1,0 +1,161 @@
+//! Makes the bootstrap data: token, Secret, report. Each part finds what an earlier pass made before a crash.
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::context::{Context, report_status, unusable};
+use super::data_secret::{self, Made};
+use super::decide::outcome::{self, DataProblem};
+use super::decide::step::token_id;
+use super::facts::{DataError, Sources};
+use super::observe::Found;
+use super::report::Token;
+use super::secret_values;
+use super::token::owner_of;
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::Endpoint;
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::name::minor;
+use crate::bootstrap::{self, RenderError};
+use crate::engine::outcome::{Outcome, ReconcileError};
+use crate::kube_api::workload::{Workload, WorkloadError};
+use crate::kube_api::{join_rights, token};
+
+/// A token that may still be made, and the data with it.
+struct New {
+    /// The secret half.
+    secret: SecretString,
+    data: bootstrap::Bootstrap,
+}
+
+/// Why the data could not be made.
+enum Failure {
+    Workload(WorkloadError),
+    Render(DataError),
+    SecretTaken(String),
+    Reconcile(ReconcileError),
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Self {
+        Self::Workload(error)
+    }
+}
+
+pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
+    let (Some(request), Some(target)) = (found.owner.request(), &found.cluster) else { return Ok(Outcome::done()) };
+    // A refused write is a write: after one, the Secret that is in the way is looked at before anything is tried again.
+    if outcome::was_taken(object)
+        && let Some(message) = data_secret::taken(ctx, object).await?
+    {
+        return problem(ctx, object, DataProblem::SecretTaken, message).await;
+    }
+    let workload = match ctx.clusters.get(&target.cluster).await {
+        Ok(workload) => workload,
+        Err(error) => return unusable(ctx, object, &error).await,
+    };
+    let secrets = match secret_values::read(ctx, object).await {
+        Ok(secrets) => secrets,
+        Err(secret_values::ValueError::Missing(message)) => return problem(ctx, object, DataProblem::ValueMissing, message).await,
+        Err(secret_values::ValueError::Api(error)) => return Err(error.into()),
+    };
+    let windows_machine = found.windows_machine.as_deref();
+    let api_server_minor = match workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await {
+        Ok(minor) => minor,
+        Err(error) => {
+            ctx.clusters.note_error(&target.cluster, &error).await;
+            return unusable(ctx, object, &error).await;
+        }
+    };
+    let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets };
+    let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
+    // What cannot be rendered gets no token.
+    let secret = (ctx.new_token_secret)();
+    let new = match render(whole_token(object, &secret)) {
+        Ok(data) => New { secret, data },
+        Err(error) => {
+            // How large the data is depends on the token a little, and what is said of the same object has to stay the same.
+            let error = render(whole_token(object, &"0".repeat(16).into())).err().unwrap_or(error);
+            return unrenderable(ctx, object, &error).await;
+        }
+    };
+    match make_in(ctx, object, &target.cluster, &workload, new, render).await {
+        Ok(outcome) => Ok(outcome),
+        Err(Failure::Workload(error)) => {
+            ctx.clusters.note_error(&target.cluster, &error).await;
+            unusable(ctx, object, &error).await
+        }
+        Err(Failure::Render(error)) => unrenderable(ctx, object, &error).await,
+        Err(Failure::SecretTaken(message)) => problem(ctx, object, DataProblem::SecretTaken, message).await,
+        Err(Failure::Reconcile(error)) => Err(error),
+    }
+}
+
+async fn make_in(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    cluster: &ClusterRef,
+    workload: &Workload,
+    new: New,
+    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
+) -> Result<Outcome, Failure> {
+    ctx.clusters.ensure_join_rights(cluster, workload)?;
+    if object.spec.kube_proxy.is_some() {
+        join_rights::ensure_proxy(workload).await?;
+    }
+    ctx.clusters.watch_certificates(cluster, workload);
+    let uid = object.uid().unwrap_or_default();
+    let made = match ctx.unreported.take(&uid) {
+        Some(made) => made,
+        None => make_token_and_secret(ctx, object, cluster, workload, new, render).await?,
+    };
+    let reported = report_status(ctx, object, &outcome::made(made.warnings.clone()), Some(&made.secret), Some(made.token.clone())).await;
+    if reported.is_err() {
+        ctx.unreported.keep(uid, made);
+    }
+    reported.map_err(Failure::Reconcile)
+}
+
+async fn make_token_and_secret(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    cluster: &ClusterRef,
+    workload: &Workload,
+    new: New,
+    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
+) -> Result<Made, Failure> {
+    let now = ctx.management.now();
+    let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
+    let token = token::create(workload, &token_id(object), &new.secret, &owner_of(object), expires).await?;
+    ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
+    let whole = whole_token(object, &token.secret);
+    let is_new = token.secret.expose_secret() == new.secret.expose_secret();
+    // One that an earlier try made has another secret.
+    let data = if is_new { new.data } else { render(whole.clone()).map_err(Failure::Render)? };
+    let secret = data_secret::ensure(ctx, object, &data, &whole).await.map_err(|error| match error {
+        data_secret::Error::Taken(message) => Failure::SecretTaken(message),
+        data_secret::Error::Api(error) => Failure::Reconcile(error.into()),
+    })?;
+    let warnings = bootstrap::finding::message(&data.warnings);
+    let token = Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires), cluster_uid: ctx.clusters.uid(cluster) };
+    Ok(Made { secret, token, warnings })
+}
+
+/// Both halves of the token of a configuration.
+fn whole_token(object: &WindowsBootstrapConfig, secret: &SecretString) -> SecretString {
+    format!("{}.{}", token_id(object), secret.expose_secret()).into()
+}
+
+async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {
+    let kind = match error {
+        DataError::Render(RenderError::TooLarge { .. }) => DataProblem::TooLarge,
+        DataError::Render(RenderError::Incompatible(_)) => DataProblem::Incompatible,
+        DataError::Render(_) | DataError::Facts(_) => DataProblem::InvalidSpec,
+    };
+    problem(ctx, object, kind, error.to_string()).await
+}
+
+async fn problem(ctx: &Context, object: &WindowsBootstrapConfig, problem: DataProblem, message: String) -> Result<Outcome, ReconcileError> {
+    report_status(ctx, object, &outcome::not_made(problem, message), None, None).await
+}

@@ -1,0 +1,175 @@
+//! The bootstrap Secret (`docs/design/cluster-api.md#bootstrap-configuration`): a later try finds it, and brings it up to date while no
+//! machine has it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::context::Context;
+use super::report::Token;
+use crate::api::bootstrap_config::{ANSWER_KEY, CHANNEL_KEY, WindowsBootstrapConfig};
+use crate::api::capi::{CLUSTER_NAME_LABEL, SECRET_TYPE};
+use crate::api::cluster_ref::ClusterRef;
+use crate::bootstrap::Bootstrap;
+use crate::kube_api::cluster::Creation;
+use crate::kube_api::error::ApiError;
+
+/// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
+const FORMAT: &str = "cloud-config";
+/// The join token, so that one which expired can be made again for a guest that already has it.
+const TOKEN_KEY: &str = "token";
+
+/// Why there is no Secret.
+pub enum Error {
+    /// A Secret of another owner has that name; the text is for the condition.
+    Taken(String),
+    Api(ApiError),
+}
+
+/// What was made for a configuration: the name of its Secret, and the token in it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub secret: String,
+    pub token: Token,
+    /// What the rules have to say of the data: a message for the user, or empty.
+    pub warnings: String,
+}
+
+/// What was made and could not be reported yet, by UID: Cluster API labels new objects while we work, and each such write makes
+/// our report a conflict. The next try need not make or read anything again. Lost with the process, and found again then.
+pub type Unreported = ByUid<Made>;
+
+/// UIDs of the Secrets of the tokens that this process made, by UID of the configuration: such a token need not be read before it
+/// is deleted.
+pub type KnownTokens = ByUid<String>;
+
+/// What this process knows of the owners of bootstrap Secrets, which nothing watches, by UID of the configuration. Of those that are
+/// not in it, it knows nothing: their Secrets were made before it started.
+pub type SecretOwners = ByUid<SecretOwner>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretOwner {
+    /// The Secret was written here and names its configuration.
+    Named,
+    /// The configuration was seen without owner: what took its owner reference away may have done the same to the Secret.
+    Doubted,
+}
+
+/// A memory of this process about objects, by their UID.
+pub struct ByUid<T>(Mutex<HashMap<String, T>>);
+
+impl<T> Default for ByUid<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> ByUid<T> {
+    pub fn keep(&self, uid: String, value: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, value);
+    }
+
+    pub fn is(&self, uid: &str, value: T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uid) == Some(&value)
+    }
+
+    pub fn take(&self, uid: &str) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
+    }
+}
+
+/// Makes the Secret if it is not there or holds other data, keeps it for the pass that makes the VM, and returns its name.
+pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
+    let mut data = vec![("value", made.user_data.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
+    data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
+    let cluster = ClusterRef::of_config(object).filter(|cluster| !cluster.is_standalone()).map(|cluster| cluster.to_string());
+    let secret = ensure_holding(ctx, object, cluster.as_deref(), data).await?;
+    let name = secret.name_any();
+    ctx.made_secrets.keep(secret);
+    ctx.secret_owners.keep(object.uid().unwrap_or_default(), SecretOwner::Named);
+    Ok(name)
+}
+
+/// The Secret with this data beside what every Secret of ours holds, made if it is not there or holds other data.
+pub async fn ensure_holding(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    cluster: Option<&str>,
+    mut data: Vec<(&str, &[u8])>,
+) -> Result<Secret, Error> {
+    data.extend([("format", FORMAT.as_bytes()), (CHANNEL_KEY, object.spec.channel.name().as_bytes())]);
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: object.metadata.name.clone(),
+            namespace: object.namespace(),
+            labels: cluster.map(|name| [(CLUSTER_NAME_LABEL.to_owned(), name.to_owned())].into()),
+            owner_references: object.controller_owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.into()),
+        data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), ByteString(value.to_vec()))).collect()),
+        ..Secret::default()
+    };
+    match ctx.management.cluster.create_if_absent(&secret).await.map_err(Error::Api)? {
+        Creation::Made(made) => Ok(made),
+        Creation::Existing(found) if is_owned(&found, object) && found.data == secret.data => Ok(found),
+        // It was made for the object or for a token as they were before: no machine has it yet, else the data would not be made again.
+        Creation::Existing(found) if is_owned(&found, object) || is_lost(&found, object) => {
+            let metadata = ObjectMeta { owner_references: secret.metadata.owner_references.clone(), ..found.metadata };
+            ctx.management.cluster.replace(&Secret { metadata, ..secret }).await.map_err(Error::Api)
+        }
+        Creation::Existing(_) => Err(Error::Taken(foreign(object))),
+    }
+}
+
+/// Looks, without writing, whether a Secret of another owner has the name; the text is for the condition.
+pub async fn taken(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<String>, ApiError> {
+    let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
+    Ok(found.filter(|secret| !is_owned(secret, object) && !is_lost(secret, object)).map(|_| foreign(object)))
+}
+
+fn is_owned(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
+    found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
+}
+
+/// Whether a Secret that we made names no owner any more, or this object as it was before a restore, with another UID. Ours hold the
+/// channel, which no other provider and no user writes.
+fn is_lost(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
+    let kind = WindowsBootstrapConfig::kind(&());
+    let is_marked = found.type_.as_deref() == Some(SECRET_TYPE) && found.data.as_ref().is_some_and(|data| data.contains_key(CHANNEL_KEY));
+    let is_this = |o: &OwnerReference| o.kind == kind && o.name == object.name_any() && Some(&o.uid) != object.uid().as_ref();
+    is_marked && found.owner_references().iter().all(is_this)
+}
+
+/// Puts the owner reference of the Secret back if it is gone: without it, the Secret would outlive the object.
+pub async fn own(ctx: &Context, object: &WindowsBootstrapConfig, name: &str) -> Result<(), ApiError> {
+    let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), name).await?;
+    if let Some(found) = found.filter(|found| is_lost(found, object)) {
+        let owners: Vec<OwnerReference> = object.controller_owner_ref(&()).into_iter().collect();
+        let metadata = ObjectMeta { owner_references: Some(owners), ..found.metadata };
+        ctx.management.cluster.replace(&Secret { metadata, ..found }).await?;
+    }
+    ctx.secret_owners.keep(object.uid().unwrap_or_default(), SecretOwner::Named);
+    Ok(())
+}
+
+fn foreign(object: &WindowsBootstrapConfig) -> String {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    format!("Secret {namespace}/{name} exists and does not belong to this object: remove it, or rename the Machine")
+}
+
+/// The public and the secret half of the token in the bootstrap Secret.
+pub async fn token(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<(String, SecretString)>, ApiError> {
+    let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
+    let text = found.and_then(|s| s.data?.remove(TOKEN_KEY)).and_then(|v| String::from_utf8(v.0).ok());
+    Ok(text.and_then(|t| t.split_once('.').map(|(id, secret)| (id.to_owned(), SecretString::from(secret.to_owned())))))
+}

@@ -1,0 +1,5 @@
+//! What comes next for a WindowsBootstrapConfig ([`step`]), and which certificates its machine gets ([`csr`]). Pure.
+
+pub mod csr;
+pub mod outcome;
+pub mod step;

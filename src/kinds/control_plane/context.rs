@@ -1,0 +1,33 @@
+//! What every step of a pass for a ExternalControlPlane uses, and how it writes the status.
+
+use std::sync::Arc;
+
+use super::clients::Clients;
+use super::decide::{Answer, status};
+use crate::api::control_plane::ExternalControlPlane;
+use crate::domain::decision::Decision;
+use crate::engine::caches::Caches;
+use crate::engine::management::Management;
+use crate::engine::outcome::{Outcome, ReconcileError};
+use crate::engine::workload_clusters::WorkloadClusters;
+
+pub(super) const MANAGER: &str = "capw-externalcontrolplane";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub clusters: WorkloadClusters,
+    pub clients: Arc<Clients>,
+}
+
+pub(super) async fn report_status<S>(
+    ctx: &Context,
+    object: &ExternalControlPlane,
+    said: &Decision<S>,
+    answer: Option<&Answer>,
+) -> Result<Outcome, ReconcileError> {
+    let next = status(object, &said.conditions, answer, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(said.requeue_after))
+}

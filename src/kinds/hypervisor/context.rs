@@ -1,0 +1,21 @@
+//! What every step of a pass for a WindowsHypervisor uses, and how it writes the status.
+
+use std::sync::Arc;
+
+use super::hypervisors::Hypervisors;
+use crate::engine::caches::Caches;
+use crate::engine::management::Management;
+use crate::engine::triggers::Requests;
+use crate::engine::watch::Selection;
+
+pub(super) const MANAGER: &str = "capw-windowshypervisor";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub hypervisors: Hypervisors,
+    pub requests: Requests,
+    /// The cache has the hypervisors of all processes, since machines may refer to any.
+    pub selection: Selection,
+}

@@ -1,0 +1,57 @@
+//! What every step of a pass for a WindowsMachine uses, and how it writes the status.
+
+use std::sync::Arc;
+
+use super::endings::Endings;
+use super::failures::Failures;
+use super::report;
+use super::seed::Seeds;
+use crate::api::condition::Desired;
+use crate::api::machine::WindowsMachine;
+use crate::domain::decision::Decision;
+use crate::engine::caches::Caches;
+use crate::engine::made_secrets::MadeSecrets;
+use crate::engine::management::Management;
+use crate::engine::outcome::{Outcome, ReconcileError};
+use crate::engine::owners::Owners;
+use crate::engine::workload_clusters::WorkloadClusters;
+use crate::kinds::hypervisor::Hypervisors;
+use crate::vm::{Journal, Present};
+
+pub(super) const MANAGER: &str = "capw-windowsmachine";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub owners: Owners,
+    pub clusters: WorkloadClusters,
+    pub hypervisors: Hypervisors,
+    pub made_secrets: Arc<MadeSecrets>,
+    pub seeds: Arc<Seeds>,
+    pub failures: Arc<Failures>,
+    pub endings: Arc<Endings>,
+}
+
+/// Reports a decision. The write triggers the next pass.
+pub(super) async fn report_status<S>(
+    ctx: &Context,
+    object: &WindowsMachine,
+    decision: &Decision<S>,
+    present: Option<&Present>,
+) -> Result<Outcome, ReconcileError> {
+    write(ctx, object, &decision.conditions, present, None).await?;
+    Ok(Outcome::of(decision.requeue_after))
+}
+
+/// Writes conditions, what is seen and what is reserved, if that differs from what is stored.
+pub(super) async fn write(
+    ctx: &Context,
+    object: &WindowsMachine,
+    said: &[Desired],
+    present: Option<&Present>,
+    journal: Option<Journal>,
+) -> Result<(), ReconcileError> {
+    let next = report::status(object, said, present, journal, ctx.management.now());
+    Ok(ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?)
+}

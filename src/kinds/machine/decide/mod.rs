@@ -1,0 +1,10 @@
+//! What comes next for a WindowsMachine: [`step`] before its hypervisor has answered, [`vm`] afterwards. Pure.
+
+pub mod completion;
+pub mod driver_failure;
+pub mod guest;
+pub mod phase;
+pub mod placement;
+pub mod step;
+pub mod streak;
+pub mod vm;

@@ -1,0 +1,53 @@
+use crate::kinds::machine::reconcile::tests::*;
+use crate::vm::Journal;
+
+/// Room, then the spec, then ids that are stored: only then a VM is made.
+#[tokio::test]
+async fn a_vm_is_made_after_everything_that_can_be_known_before() {
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}, "data": {"value": "I2Nsb3VkLWNvbmZpZw=="}});
+    let reserves = Journal::from([("vm".to_owned(), "100".to_owned())]);
+    for (limits, refuses, reasons) in [
+        (json!({"machines": 1}), None, 1),
+        (json!({}), Some(crate::hypervisor::DriverError::Invalid("no such CPU model".into())), 1),
+        (json!({}), None, 0),
+    ] {
+        let mut other = owned(json!({"name": "win-0", "uid": "other", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
+        other["spec"]["providerID"] = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("other")));
+        let mut hypervisor = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
+        hypervisor["spec"]["limits"] = limits.clone();
+        let caches = Caches { windows_machines: holding(vec![other]), hypervisors: holding(vec![hypervisor]), ..caches() };
+        let read_secret = limits["machines"].is_null().then(|| step("GET /api/v1/namespaces/lab/secrets/win-1", secret.clone()));
+        let events = (0..reasons).map(|_| step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})));
+        let exchanges = read_secret.into_iter().chain([step(STATUS, owned(json!({})))]).chain(events).collect();
+        let (shared, script) = shared(caches, 1, exchanges);
+        let ctx = shared.machine();
+        admit(&ctx, Empty { refuses: refuses.clone(), reserves: reserves.clone(), ..Empty::default() });
+        pass(&ctx, owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1", MADE_FOR_ANNOTATION: "c1"}}))).await;
+        let written = script.seen().into_iter().find(|request| request.body["status"].is_object()).unwrap().body["status"].clone();
+        let reason = if refuses.is_some() { "RefusedByHypervisor" } else { "NoCapacity" };
+        assert_eq!(written["conditions"].to_string().contains(reason), reasons > 0, "{written:#}");
+        assert_eq!(written["journal"] == json!(reserves), reasons == 0, "{written:#}");
+    }
+}
+
+/// What is known of Nodes may be old: by now there may be another one of that name, of this machine or of another.
+#[tokio::test(start_paused = true)]
+async fn only_the_node_that_was_seen_is_completed() {
+    let id = |uid: &str| format!("windows://h1/{}", crate::api::name::VmUuid::of(uid));
+    let node =
+        |uid: &str, id: String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": uid}, "spec": {"providerID": id}});
+    let object: WindowsMachine = read(machine(json!({"labels": {"node.cluster.x-k8s.io/a": "b"},
+        "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}})));
+    let cluster = crate::api::cluster_ref::ClusterRef::standalone(&object.metadata).unwrap();
+    for (now, is_completed) in [(node("n", id("w")), true), (node("again", id("w")), false), (node("n", id("other")), false)] {
+        let server = Arc::new(Mutex::new(Server { others: vec![node("n", id("w"))], ..Server::holding([]) }));
+        let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig()], connect(&server));
+        let ctx = shared.machine();
+        list_nodes(&ctx.clusters, &cluster).await;
+        server.lock().unwrap().others = vec![now];
+        node_completion::complete_node(&ctx, &object).await.unwrap();
+        let asked = server.lock().unwrap().asked.clone();
+        assert_eq!(asked.iter().any(|line| line == "PATCH /api/v1/nodes/win-1"), is_completed, "{asked:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! What the caches know of a pool: who owns it, and what its machines are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+
+use super::context::Context;
+use super::decide::build::{is_name_of, is_of};
+use super::decide::member::{Known, member};
+use super::decide::situation::Member;
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{self, Cluster, GROUP, Machine, MachinePool};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::{POOL_LABEL, WindowsNodePool};
+use crate::domain::identity::{INFRASTRUCTURE, chosen};
+use crate::domain::owner::NodeRequest;
+use crate::kinds::machine::decide::step::Reach;
+
+/// Who asks for the machines.
+pub enum PoolOwner {
+    None,
+    Unseen,
+    MachinePool(Arc<MachinePool>),
+    /// The pool itself, for the cluster that it joins.
+    Standalone(ClusterRef),
+}
+
+pub fn owner(ctx: &Context, object: &WindowsNodePool) -> PoolOwner {
+    if let Some(cluster) = ClusterRef::of_pool(object) {
+        return PoolOwner::Standalone(cluster);
+    }
+    let Some(reference) = capi::owner(object.metadata.owner_references.as_ref(), GROUP, "MachinePool") else { return PoolOwner::None };
+    let found = ctx.caches.machine_pools.get(&object.namespace().unwrap_or_default(), &reference.name);
+    found.filter(|p| p.metadata.uid.as_deref() == Some(&reference.uid)).map_or(PoolOwner::Unseen, PoolOwner::MachinePool)
+}
+
+fn cluster_name(object: &WindowsNodePool) -> Option<&str> {
+    capi::cluster_name(object.metadata.labels.as_ref()).filter(|_| ClusterRef::of_pool(object).is_none())
+}
+
+/// Whether it belongs to a Cluster, which may be paused.
+pub fn names_cluster(object: &WindowsNodePool) -> bool {
+    cluster_name(object).is_some()
+}
+
+/// The Cluster of a pool; a standalone pool has none.
+pub fn cluster(ctx: &Context, object: &WindowsNodePool) -> Option<Arc<Cluster>> {
+    let name = cluster_name(object)?;
+    ctx.caches.clusters.get(&object.namespace().unwrap_or_default(), name)
+}
+
+/// One machine with everything that belongs to it.
+pub struct PoolMachine {
+    pub object: Arc<WindowsMachine>,
+    /// Its Machine of Cluster API.
+    pub machine: Option<Arc<Machine>>,
+    pub request: Option<NodeRequest>,
+    pub config: Option<Arc<WindowsBootstrapConfig>>,
+    pub member: Member,
+}
+
+/// The machines of the pool, by name. `hash`: that of its template.
+pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<PoolMachine> {
+    let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
+    let mut all = ctx.caches.windows_machines.all(&namespace);
+    all.retain(|m| is_its(&m.metadata, object));
+    let unseen = ctx.memories.unseen(&uid, &all, ctx.management.now());
+    all.extend(unseen.into_iter().map(Arc::new));
+    all.sort_by_key(|m| m.name_any());
+    let standalone = ClusterRef::of_pool(object).is_some();
+    let named = if standalone { object.named_for_removal() } else { BTreeSet::new() };
+    all.into_iter().map(|m| machine(ctx, object, m, hash, standalone, &named)).collect()
+}
+
+/// Names of the pool's machines of which nothing but the metadata could ever be read.
+pub fn unreadable(ctx: &Context, object: &WindowsNodePool) -> Vec<String> {
+    let all = ctx.caches.windows_machines.unreadable(&object.namespace().unwrap_or_default());
+    all.into_iter().filter(|machine| is_its(machine, object)).filter_map(|machine| machine.name).collect()
+}
+
+/// Whether a machine is one of the pool's, those included that have lost it.
+pub fn is_its(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
+    is_of(machine, pool.metadata.uid.as_deref().unwrap_or_default()) || is_lost(machine, pool)
+}
+
+/// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID. Labels
+/// alone do not make it one: users copy them. The name is that of a machine which the pool made.
+pub fn is_lost(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
+    let is_named = is_name_of(pool, machine.name.as_deref().unwrap_or_default());
+    let is_marked = is_named && pool_label(machine) == Some(&capi::label_value(&pool.name_any()));
+    let owner = capi::owner(machine.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool");
+    is_marked && owner.is_none_or(|owner| owner.name == pool.name_any() && Some(&owner.uid) != pool.metadata.uid.as_ref())
+}
+
+fn pool_label(meta: &ObjectMeta) -> Option<&String> {
+    meta.labels.as_ref()?.get(POOL_LABEL)
+}
+
+/// `named`: machines that are to be removed by name.
+fn machine(
+    ctx: &Context,
+    pool: &WindowsNodePool,
+    object: Arc<WindowsMachine>,
+    hash: &str,
+    standalone: bool,
+    named: &BTreeSet<String>,
+) -> PoolMachine {
+    let (namespace, uid) = (object.namespace().unwrap_or_default(), pool.uid().unwrap_or_default());
+    // Core gives the Machine the name of the WindowsMachine, and makes it before it says so there.
+    let found = ctx.caches.machines.get(&namespace, &object.name_any()).filter(|m| m.spec.infrastructure_ref.name == object.name_any());
+    let machine = found.filter(|_| !standalone);
+    let request = match &machine {
+        Some(machine) => Some(NodeRequest::of_machine(machine)),
+        None if standalone => ctx.owners.of_machine(&object).request().cloned(),
+        None => None,
+    };
+    let config = ctx.caches.config_of(&object);
+    let removed = [object.uid(), machine.as_ref().and_then(|m| m.uid())].into_iter().flatten().any(|one| ctx.memories.is_removed(&uid, &one));
+    let reach = chosen(&object).map(|hypervisor| ctx.hypervisors.reach(&namespace, &hypervisor));
+    let known = Known {
+        object: &object,
+        request: request.as_ref(),
+        config: config.as_deref(),
+        hash,
+        removed,
+        unreachable: matches!(reach, Some(Reach::Missing | Reach::Unreachable(_))),
+        standalone,
+        named: named.contains(&object.name_any()),
+        not_ready_seconds: pool.spec.health.not_ready_seconds,
+        now: ctx.management.now(),
+    };
+    let member = member(&known);
+    PoolMachine { object, machine, request, config, member }
+}

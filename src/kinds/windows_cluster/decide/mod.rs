@@ -1,0 +1,8 @@
+//! What comes next for a WindowsCluster ([`step`]), and for the network of its Windows nodes. Pure.
+
+pub mod ending;
+pub mod network;
+pub mod planned;
+pub mod probes;
+pub mod step;
+pub mod windows_side;

@@ -1,0 +1,19 @@
+//! WindowsCluster: ready at once; reports which hypervisors its machines may use, and whether Windows nodes can be on the cluster's network.
+//! The decisions are in [`decide::step`], [`decide::network`] and [`crate::components`].
+//!
+//! Writes its finalizer and its status; in the workload cluster, what `windows_side` and `linux_side` say.
+
+mod context;
+pub mod decide;
+mod ending;
+mod linux_side;
+mod probes;
+mod reconcile;
+mod triggers;
+mod windows_pods;
+mod windows_side;
+mod writes;
+
+pub use self::context::Context;
+pub use self::reconcile::reconcile;
+pub use self::triggers::triggers;

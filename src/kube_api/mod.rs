@@ -1,0 +1,32 @@
+//! THE ONLY CODE THAT TALKS TO THE KUBERNETES API: the management cluster here, workload clusters in [`workload`].
+//!
+//! Every write names the UID of the object that was read, so that an object which was deleted and recreated is never
+//! written with the state of its predecessor. Nothing here decides anything.
+
+mod budget;
+pub mod cluster;
+pub mod csr;
+mod definitions;
+pub mod drain;
+pub mod error;
+pub mod events;
+mod gate;
+pub mod guarded;
+mod in_cluster;
+pub mod join_rights;
+mod json;
+mod kept;
+pub mod lease;
+pub mod limits;
+pub mod linux_side;
+#[cfg(test)]
+pub(crate) mod mock;
+pub mod nodes;
+mod pages;
+pub mod review;
+pub mod rights;
+pub mod survey;
+pub mod token;
+pub mod watches;
+pub mod windows_side;
+pub mod workload;

@@ -1,0 +1,382 @@
+//! Clients for workload clusters ([`ClusterRef`]), made from the Secret with the kubeconfig and kept while it does not change.
+//!
+//! A kubeconfig is input from outside: one that would make us run a program or read a local file is refused.
+
+mod kubeconfig;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::api::Api;
+use kube::config::KubeConfigOptions;
+use kube::{Client, Config};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use self::kubeconfig::{pem, safe};
+use super::budget::Budget;
+use super::cluster::{Cluster, request};
+use super::error::{ApiError, Retry};
+use super::gate::{Gate, Gates};
+use super::in_cluster;
+use super::kept::Keeping;
+use crate::api::cluster::ControlPlaneEndpoint;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
+use crate::api::name::minor;
+use crate::api::namespaces::Namespaces;
+use crate::causes::chain;
+
+/// The Secret is checked again after that time, or when a call with its client fails.
+const RECHECK: Duration = Duration::from_secs(60);
+/// The same when it does not answer.
+const RECHECK_IN_DOUBT: Duration = Duration::from_secs(10);
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why a workload cluster cannot be used. Texts are for conditions: what is wrong, where, and what to do.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum WorkloadError {
+    #[error("Secret {secret} does not exist or has no key {key}: it must hold the kubeconfig of the workload cluster")]
+    KubeconfigMissing { secret: String, key: String },
+    #[error("{source_name} is not a usable kubeconfig: {why}")]
+    KubeconfigInvalid { source_name: String, why: String },
+    #[error("the API server of the workload cluster, {endpoint}, does not answer: {cause}; {}", remedy(cause))]
+    Unreachable { endpoint: String, cause: String },
+    #[error("the API server of the workload cluster, {endpoint}, does not accept the credentials of the kubeconfig: renew them in the Secret")]
+    Unauthorized { endpoint: String },
+    #[error("the credentials of the kubeconfig may not do this in the workload cluster: {what}")]
+    Forbidden { what: String },
+    /// An object of that name exists there that is not ours; it is left alone.
+    #[error("{what}")]
+    Foreign { what: String },
+    /// Another cluster than the one that machines were made for.
+    #[error(
+        "the API server {endpoint} is that of another cluster than machines were made for: its namespace kube-system has the UID {found}, not {expected}. Put the kubeconfig of their cluster back; or delete the Secret, then the machines can be removed and their Nodes stay"
+    )]
+    ClusterReplaced { endpoint: String, expected: String, found: String },
+    #[error(
+        "machines of namespace {namespace} may not join the cluster that CAPW runs in: start CAPW with --own-cluster-namespaces={namespace}, or name a kubeconfig in spec.cluster.kubeconfigSecretRef of the pool"
+    )]
+    OwnClusterRefused { namespace: String },
+    /// Nothing is wrong so far.
+    #[error("CAPW has asked the API server of {cluster} and waits for its first answer")]
+    NotReached { cluster: String },
+    #[error(
+        "the API server of the workload cluster, {endpoint}, answers with more than CAPW reads: {what}; remove objects that are not needed there, or look at what answers in its place"
+    )]
+    TooLarge { endpoint: String, what: String },
+    /// Any other answer of the workload cluster.
+    #[error("{0}")]
+    Api(ApiError),
+    /// The management cluster did not hand over the kubeconfig.
+    #[error("{0}")]
+    Management(ApiError),
+}
+
+/// What to do about a connection that fails.
+fn remedy(cause: &str) -> &'static str {
+    if cause.contains("certificate") {
+        "give the cluster's own CA in certificate-authority-data of the kubeconfig, and a server that its certificate names"
+    } else {
+        "correct the server in the kubeconfig, or the network between this program and it"
+    }
+}
+
+impl WorkloadError {
+    /// A label for metrics: few, fixed values.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::KubeconfigMissing { .. } => "kubeconfig_missing",
+            Self::KubeconfigInvalid { .. } => "kubeconfig_invalid",
+            Self::Unreachable { .. } => "workload_unreachable",
+            Self::Unauthorized { .. } => "workload_unauthorized",
+            Self::Forbidden { .. } => "workload_forbidden",
+            Self::Foreign { .. } => "workload_foreign",
+            Self::ClusterReplaced { .. } => "cluster_replaced",
+            Self::OwnClusterRefused { .. } => "own_cluster_refused",
+            Self::NotReached { .. } => "workload_not_reached",
+            Self::TooLarge { .. } => "workload_too_large",
+            Self::Api(error) | Self::Management(error) => error.label(),
+        }
+    }
+
+    /// Whether nothing has failed: an answer is awaited, which triggers the next pass. There is nothing to report meanwhile.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::NotReached { .. })
+    }
+
+    /// Whether the answer stays the same until the rights, or what the cluster holds, are changed.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Forbidden { .. } | Self::TooLarge { .. })
+    }
+
+    /// As [`ApiError::not_before`].
+    pub fn not_before(&self) -> Duration {
+        match self {
+            Self::Api(error) | Self::Management(error) => error.not_before(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Api(error) | Self::Management(error) => error.retry(),
+            Self::NotReached { .. } => Retry::OnChange,
+            // All of these are cured outside, without a change that we watch.
+            _ => Retry::Backoff,
+        }
+    }
+}
+
+/// A usable workload cluster.
+#[derive(Clone)]
+pub struct Workload {
+    pub client: Client,
+    /// The CA of the API server, PEM; `None` when the kubeconfig trusts the system's.
+    pub ca_pem: Option<String>,
+    /// Where the API server answers, e.g. `https://10.0.0.1:6443`.
+    pub server: String,
+    /// SHA-256 of the kubeconfig, hexadecimal.
+    pub fingerprint: String,
+    /// Minor of the version that the API server reported last; 0: not asked yet.
+    pub minor: Arc<AtomicU32>,
+    /// Of all requests to it, but watches. That of [`Workloads`] is shared by all Secrets with the same kubeconfig.
+    pub gate: Gate,
+    /// How much of what its watches show is kept.
+    pub keeping: Keeping,
+}
+
+#[cfg(test)]
+impl Workload {
+    /// One whose requests go to this client.
+    pub fn of(client: Client) -> Self {
+        Self {
+            client,
+            ca_pem: None,
+            server: String::new(),
+            fingerprint: String::new(),
+            minor: Arc::default(),
+            gate: Gate::default(),
+            keeping: Keeping::default(),
+        }
+    }
+}
+
+impl Workload {
+    /// `source_name` says where the bytes came from in error texts, e.g. `Secret lab/c1-kubeconfig`.
+    pub async fn from_kubeconfig(source_name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
+        Self::connected(source_name, bytes, Client::try_from).await
+    }
+
+    async fn connected(source_name: &str, bytes: &[u8], connect: impl Fn(Config) -> kube::Result<Client>) -> Result<Self, WorkloadError> {
+        let invalid = |why: String| WorkloadError::KubeconfigInvalid { source_name: source_name.to_owned(), why };
+        let kubeconfig = safe(bytes).map_err(invalid)?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|e| invalid(chain(&e)))?;
+        // Set by environment variables that are meant for something else; a kubeconfig that asks for one is refused.
+        config.proxy_url = None;
+        config.connect_timeout = Some(CONNECT_LIMIT);
+        // The reconcile tries again by itself; hidden repetitions would hold up a stop.
+        config.default_retry = false;
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
+        let client = connect(config).map_err(|e| invalid(chain(&e)))?;
+        let fingerprint = HEXLOWER.encode(&Sha256::digest(bytes));
+        Ok(Self { client, ca_pem, server, fingerprint, minor: Arc::default(), gate: Gate::default(), keeping: Keeping::default() })
+    }
+
+    /// Host and port of the API server.
+    pub fn endpoint(&self) -> ControlPlaneEndpoint {
+        let rest = self.server.trim_start_matches("https://").split('/').next().unwrap_or_default();
+        let (host, port) = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))).unwrap_or((rest, 443));
+        ControlPlaneEndpoint { host: host.trim_matches(['[', ']']).to_owned(), port }
+    }
+
+    /// The error of a call to this cluster, in words that name it.
+    pub fn explain(&self, error: ApiError) -> WorkloadError {
+        match error {
+            ApiError::Unreachable(cause) => WorkloadError::Unreachable { endpoint: self.server.clone(), cause },
+            ApiError::Unauthorized(_) => WorkloadError::Unauthorized { endpoint: self.server.clone() },
+            ApiError::Forbidden(what) => WorkloadError::Forbidden { what },
+            ApiError::TooLarge(what) => WorkloadError::TooLarge { endpoint: self.server.clone(), what },
+            other => WorkloadError::Api(other),
+        }
+    }
+
+    pub(crate) async fn call<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, WorkloadError> {
+        let answer = self.gate.pass(async {
+            request(what, call).await.map_err(|error| match error {
+                // The same words for every request: they stand in the conditions of all objects that use this cluster.
+                ApiError::Unreachable(text) => ApiError::Unreachable(text.strip_prefix(&format!("{what}: ")).unwrap_or(&text).to_owned()),
+                other => other,
+            })
+        });
+        answer.await.map_err(|e| self.explain(e))
+    }
+
+    /// The version that the API server reports, e.g. `v1.36.3`.
+    pub async fn version(&self) -> Result<String, WorkloadError> {
+        Ok(self.call("get /version", self.client.apiserver_version()).await?.git_version)
+    }
+
+    /// The minor of the API server, to compare with that of a kubelet. Asked once, and again for a kubelet that would be newer: the API server
+    /// may have been upgraded. `None`: it does not say, or not to these credentials.
+    pub async fn minor_for(&self, kubelet: u32) -> Result<Option<u32>, WorkloadError> {
+        let known = self.minor.load(Ordering::Relaxed);
+        if known != 0 && known >= kubelet {
+            return Ok(Some(known));
+        }
+        let version = match self.version().await {
+            Err(WorkloadError::Forbidden { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        let found = minor(&version);
+        self.minor.store(found.unwrap_or_default(), Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// What tells this cluster from every other: the UID of its namespace `kube-system`, as an API server says that has a certificate of
+    /// the kubeconfig's authority.
+    pub async fn uid(&self) -> Result<String, WorkloadError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let found = self.call("get namespaces kube-system", api.get("kube-system")).await?;
+        Ok(found.metadata.uid.unwrap_or_default())
+    }
+
+    pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, WorkloadError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        self.call(&format!("get configmaps {namespace}/{name}"), api.get_opt(name)).await
+    }
+}
+
+/// Makes a client, e.g. one whose requests are counted.
+pub type Connect = Arc<dyn Fn(Config) -> kube::Result<Client> + Send + Sync>;
+
+/// The clients in use.
+pub struct Workloads {
+    cluster: Cluster,
+    connect: Connect,
+    /// Whose pools may join the cluster that this process runs in.
+    own_cluster: Namespaces,
+    entries: Mutex<HashMap<ClusterRef, Entry>>,
+    gates: Gates,
+    kept: Budget,
+}
+
+type Entry = Arc<Mutex<Option<Connection>>>;
+
+struct Connection {
+    workload: Arc<Workload>,
+    looked: Instant,
+    doubtful: bool,
+}
+
+impl Workloads {
+    pub fn new(cluster: Cluster) -> Self {
+        Self::connected(cluster, Arc::new(Client::try_from), Namespaces::All)
+    }
+
+    pub fn connected(cluster: Cluster, connect: Connect, own_cluster: Namespaces) -> Self {
+        Self { cluster, connect, own_cluster, entries: Mutex::default(), gates: Gates::default(), kept: Keeping::of_all() }
+    }
+
+    /// For controllers that have so many passes at the same time each.
+    pub fn for_passes(self, passes: usize) -> Self {
+        Self { gates: Gates::new(passes), ..self }
+    }
+
+    /// A client for a kubeconfig that is not kept here, made as all others are.
+    pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
+        let found = Workload::connected(source_name, bytes, &*self.connect).await?;
+        Ok(Workload { gate: self.gates.of(&found.fingerprint), ..self.within_budget(found) })
+    }
+
+    fn within_budget(&self, found: Workload) -> Workload {
+        Workload { keeping: Keeping::of_one(&self.kept), ..found }
+    }
+
+    async fn entry(&self, cluster: &ClusterRef) -> Entry {
+        self.entries.lock().await.entry(cluster.clone()).or_default().clone()
+    }
+
+    /// The client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::note_error`] was called.
+    pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
+        if cluster.source == ClusterSource::InCluster && !self.own_cluster.contains(&cluster.namespace) {
+            return Err(WorkloadError::OwnClusterRefused { namespace: cluster.namespace.clone() });
+        }
+        let entry = self.entry(cluster).await;
+        let mut connection = entry.lock().await;
+        if let Some(known) = connection.as_ref()
+            && !known.doubtful
+            && known.looked.elapsed() < RECHECK
+        {
+            return Ok(known.workload.clone());
+        }
+        let known = connection.as_ref().map(|c| c.workload.clone());
+        let namespace = &cluster.namespace;
+        let found = match &cluster.source {
+            ClusterSource::InCluster => {
+                // Anyone may read `cluster-info`, and put what it says into a Secret.
+                let found = in_cluster::workload(self.cluster.client()).await;
+                found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), ..self.within_budget(found) }))
+            }
+            ClusterSource::Kubeconfig { secret, key } => self.of_secret(namespace, secret, key, known).await,
+            ClusterSource::ClusterApi(name) => self.of_secret(namespace, &format!("{name}-kubeconfig"), "value", known).await,
+        };
+        let workload = found.inspect_err(|error| {
+            // Without a usable kubeconfig the old client must not be used any more; an unreachable management cluster says nothing about it.
+            if matches!(error, WorkloadError::KubeconfigMissing { .. } | WorkloadError::KubeconfigInvalid { .. }) {
+                *connection = None;
+            }
+        })?;
+        *connection = Some(Connection { workload: workload.clone(), looked: Instant::now(), doubtful: false });
+        Ok(workload)
+    }
+
+    /// The cluster of a kubeconfig in a Secret; `known` is the one of before.
+    async fn of_secret(&self, namespace: &str, secret: &str, key: &str, known: Option<Arc<Workload>>) -> Result<Arc<Workload>, WorkloadError> {
+        let bytes = read(&self.cluster, namespace, secret, key).await?;
+        match known.filter(|known| known.fingerprint == HEXLOWER.encode(&Sha256::digest(&bytes))) {
+            Some(known) => Ok(known),
+            None => Ok(Arc::new(self.open(&format!("Secret {namespace}/{secret}"), &bytes).await?)),
+        }
+    }
+
+    /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
+    pub async fn note_error(&self, cluster: &ClusterRef, error: &WorkloadError) {
+        let least = match error {
+            WorkloadError::Unauthorized { .. } | WorkloadError::ClusterReplaced { .. } => Duration::ZERO,
+            // Every object of a cluster that does not answer says so.
+            WorkloadError::Unreachable { .. } => RECHECK_IN_DOUBT,
+            _ => return,
+        };
+        if let Some(connection) = self.entry(cluster).await.lock().await.as_mut() {
+            connection.doubtful |= connection.looked.elapsed() >= least;
+        }
+    }
+
+    /// Drops the client of a cluster that is no longer used.
+    pub async fn forget(&self, cluster: &ClusterRef) {
+        self.entries.lock().await.remove(cluster);
+    }
+}
+
+/// The one that is known, if the other one is the same: its connections are open.
+fn keep(known: Option<Arc<Workload>>, found: Workload) -> Arc<Workload> {
+    known.filter(|known| known.fingerprint == found.fingerprint).unwrap_or_else(|| Arc::new(found))
+}
+
+/// A key of a Secret in the management cluster that holds a kubeconfig.
+pub async fn read(cluster: &Cluster, namespace: &str, secret: &str, key: &str) -> Result<Vec<u8>, WorkloadError> {
+    let missing = || WorkloadError::KubeconfigMissing { secret: format!("{namespace}/{secret}"), key: key.to_owned() };
+    let found: Secret = cluster.get(namespace, secret).await.map_err(WorkloadError::Management)?.ok_or_else(missing)?;
+    let data = found.data.unwrap_or_default().remove(key).ok_or_else(missing)?;
+    if data.0.is_empty() { Err(missing()) } else { Ok(data.0) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! A workload cluster that keeps what is applied, and refuses what it is told to.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::kube_api::mock::{Exchange, step};
+use crate::kube_api::workload::{Connect, Workload};
+
+#[derive(Default)]
+pub struct Server {
+    pub objects: BTreeMap<String, Value>,
+    /// Nodes and pods, as they are observed.
+    pub others: Vec<Value>,
+    pub asked: Vec<String>,
+    /// A request that is refused each time.
+    pub refused: Option<String>,
+    /// A group of kinds that are not there.
+    pub without: Option<&'static str>,
+    /// By path: the field manager that has changed the image of an object.
+    pub held: BTreeMap<String, &'static str>,
+    /// The request of this number, from 0, fails.
+    pub failing: Option<(usize, Fault)>,
+    /// How many merge patches it has carried out.
+    pub writes: usize,
+    /// Every kind is served, and can be listed and watched; kubelets write their Nodes so often.
+    pub beats: Option<Duration>,
+    /// How often they have.
+    pub beaten: u64,
+}
+
+/// How a request fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Refused,
+    /// Another has written the object since it was read.
+    Conflict,
+    /// The server asks to wait for [`PATIENCE`].
+    Busy,
+    /// Something in front of the server gives up on it, before the request is carried out or after.
+    GivenUp {
+        is_done: bool,
+    },
+    /// There is no answer at all, though the request may be carried out.
+    Unanswered {
+        is_done: bool,
+    },
+}
+
+/// What a busy server asks for: longer than CAPW waits by itself.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Fault {
+    const ALL: [Self; 7] = [
+        Self::Refused,
+        Self::Conflict,
+        Self::Busy,
+        Self::GivenUp { is_done: false },
+        Self::GivenUp { is_done: true },
+        Self::Unanswered { is_done: false },
+        Self::Unanswered { is_done: true },
+    ];
+
+    /// The number of each request with each fault that it may meet: reads do not conflict, and change nothing.
+    pub fn of(requests: &[String]) -> Vec<(usize, Self)> {
+        let is_possible = |nth: usize, fault: Self| !requests[nth].starts_with("GET") || !(fault == Self::Conflict || fault.is_done());
+        let all = (0..requests.len()).flat_map(|nth| Self::ALL.map(|fault| (nth, fault)));
+        all.filter(|(nth, fault)| is_possible(*nth, *fault)).collect()
+    }
+
+    /// Whether the request is carried out all the same.
+    pub const fn is_done(self) -> bool {
+        matches!(self, Self::GivenUp { is_done: true } | Self::Unanswered { is_done: true })
+    }
+
+    /// What the client is told, if it is told anything.
+    fn answer(self) -> Option<(u16, Value)> {
+        Some(match self {
+            Self::Refused => status(403, "Forbidden"),
+            Self::Conflict => status(409, "Conflict"),
+            Self::Busy => {
+                let (code, mut busy) = status(429, "TooManyRequests");
+                busy["details"] = json!({"retryAfterSeconds": PATIENCE.as_secs()});
+                (code, busy)
+            }
+            Self::GivenUp { .. } => status(504, "Timeout"),
+            Self::Unanswered { .. } => return None,
+        })
+    }
+}
+
+pub fn status(code: u16, reason: &str) -> (u16, Value) {
+    (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
+}
+
+/// As kubectl is refused by an API server of Kubernetes 1.36.
+fn conflict(manager: &str) -> (u16, Value) {
+    let field = ".spec.template.spec.containers[name=\"flannel\"].image";
+    let causes = json!([{"reason": "FieldManagerConflict", "message": format!("conflict with \"{manager}\" using apps/v1"), "field": field}]);
+    let (code, mut status) = status(409, "Conflict");
+    status["details"] = json!({"causes": causes});
+    (code, status)
+}
+
+impl Server {
+    /// A cluster that says which one it is, with these objects by path.
+    pub fn holding<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+        let objects = std::iter::once(("/api/v1/namespaces/kube-system", kube_system)).chain(objects);
+        Self { objects: objects.map(|(path, object)| (path.to_owned(), object)).collect(), ..Self::default() }
+    }
+
+    /// What there is of a kind, if the path is that of a list.
+    fn list(&self, path: &str, query: &str) -> Option<Value> {
+        let of_version = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/apis/")?.splitn(3, '/').nth(2))?;
+        let plural = match of_version.split('/').collect::<Vec<_>>()[..] {
+            [plural] | ["namespaces", _, plural] => plural,
+            _ => return None,
+        };
+        let (root, selector) = (path.strip_suffix(plural)?, "fieldSelector=metadata.name%3D");
+        let named = query.split('&').find_map(|part| part.strip_prefix(selector));
+        let is_of = |key: &str| {
+            let mut parts = key.rsplit('/');
+            let name = parts.next();
+            key.starts_with(root) && parts.next() == Some(plural) && (named.is_none() || named == name)
+        };
+        let items: Vec<&Value> = self.objects.iter().filter(|(key, _)| is_of(key)).map(|(_, object)| object).collect();
+        Some(page(&items, query))
+    }
+
+    /// What a watch of Nodes shows each time: nothing but that the kubelets live.
+    fn beat(&mut self) -> String {
+        self.beaten += 1;
+        let version = (self.beaten + 1).to_string();
+        let nodes = self.others.iter_mut().filter(|object| object["kind"] == "Node");
+        let events = nodes.map(|node| {
+            node["metadata"]["resourceVersion"] = json!(version);
+            node["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": version}]);
+            format!("{{\"type\":\"MODIFIED\",\"object\":{node}}}\n")
+        });
+        events.collect()
+    }
+
+    /// `None`: there is none.
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<(u16, Value)> {
+        let line = format!("{method} {path}");
+        self.asked.push(line.clone());
+        if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
+            return Some((404, json!("404 page not found")));
+        }
+        if self.refused.as_ref() == Some(&line) {
+            return Some(status(403, "Forbidden"));
+        }
+        if let Some((_, fault)) = self.failing.filter(|(nth, _)| nth + 1 == self.asked.len()) {
+            if fault.is_done() {
+                self.carry_out(method, path, query, body);
+            }
+            return fault.answer();
+        }
+        self.carry_out(method, path, query, body).or_else(|| Some(status(404, "NotFound")))
+    }
+
+    fn carry_out(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<(u16, Value)> {
+        if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
+            let node = self.others.iter_mut().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name)?;
+            if *method == Method::PATCH {
+                json_patch::merge(node, &serde_json::from_slice(body).unwrap());
+            }
+            return Some((200, node.clone()));
+        }
+        if path == "/api/v1/nodes" {
+            let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();
+            return Some((200, page(&nodes, query)));
+        }
+        let sent = || serde_json::from_slice::<Value>(body).unwrap();
+        match *method {
+            Method::GET if path == "/api/v1/pods" => {
+                let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
+                Some((200, page(&pods, query)))
+            }
+            // A merge patch: an object that is applied says what it is.
+            Method::PATCH if sent()["kind"].is_null() => {
+                let live = self.objects.get_mut(path)?;
+                let version = sent()["metadata"]["resourceVersion"].clone();
+                if !version.is_null() && version != live["metadata"]["resourceVersion"] {
+                    return Some(status(409, "Conflict"));
+                }
+                json_patch::merge(live, &sent());
+                self.writes += 1;
+                live["metadata"]["resourceVersion"] = json!(format!("w{}", self.writes));
+                Some((200, live.clone()))
+            }
+            Method::PATCH if !query.contains("force=true") && self.held.contains_key(path) => {
+                Some(conflict(self.held.get(path).copied().unwrap_or_default()))
+            }
+            // As every API server.
+            Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
+            Method::PATCH => {
+                self.held.remove(path);
+                let mut object = sent();
+                object["metadata"]["uid"] = json!(path);
+                if path.contains("/services/") {
+                    object["spec"]["ports"][0]["nodePort"] = json!(30123);
+                }
+                self.objects.insert(path.to_owned(), object.clone());
+                Some((200, object))
+            }
+            Method::DELETE => self.objects.remove(path).map(|object| (200, object)),
+            Method::GET if self.beats.is_some() && !self.objects.contains_key(path) => Some((200, self.list(path, query)?)),
+            _ => self.objects.get(path).map(|object| (200, object.clone())),
+        }
+    }
+}
+
+/// As many of them as are asked for at once, and where the next ones begin.
+fn page(items: &[&Value], query: &str) -> Value {
+    let number = |key: &str| query.split('&').find_map(|part| part.strip_prefix(key)?.parse::<usize>().ok());
+    let rest = &items[number("continue=").unwrap_or_default()..];
+    let (now, later) = rest.split_at(number("limit=").unwrap_or(rest.len()).min(rest.len()));
+    let next = if later.is_empty() { String::new() } else { (items.len() - later.len()).to_string() };
+    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1", "continue": next}, "items": now})
+}
+
+/// The end of a watch, which is begun again. Only Nodes change.
+async fn watch(server: &Mutex<Server>, path: &str) -> String {
+    let beats = server.lock().unwrap().beats.filter(|_| path == "/api/v1/nodes");
+    match beats {
+        Some(beats) => sleep(beats).await,
+        None => pending().await,
+    }
+    server.lock().unwrap().beat()
+}
+
+/// A client of that server.
+pub fn client(server: &Arc<Mutex<Server>>) -> Client {
+    let server = server.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = server.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+            if query.contains("watch=true") {
+                let answer = watch(&server, path).await;
+                return Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())));
+            }
+            let body = body.collect_bytes().await.unwrap();
+            let answer = server.lock().unwrap().answer(&parts.method, path, query, &body);
+            let Some((code, answer)) = answer else { return pending().await };
+            Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
+    Workload { server: "https://10.0.0.1:6443".into(), ..Workload::of(client(server)) }
+}
+
+/// Whatever a kubeconfig says, it leads to that server.
+pub fn connect(server: &Arc<Mutex<Server>>) -> Connect {
+    let server = server.clone();
+    Arc::new(move |_: Config| Ok(client(&server)))
+}
+
+/// The request for the kubeconfig of the Cluster `lab/c1`, and one as an answer.
+pub fn kubeconfig() -> Exchange {
+    use base64::Engine as _;
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443"}}], "users": [{"name": "u", "user": {"token": "t"}}]});
+    let value = base64::engine::general_purpose::STANDARD.encode(kubeconfig.to_string());
+    step("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}}))
+}

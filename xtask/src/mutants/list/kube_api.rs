@@ -1,0 +1,44 @@
+//! Guards of what is done in workload clusters and on hypervisors.
+
+use super::{Guarded, gone, of};
+
+pub const FILES: &[Guarded] = &[
+    of(
+        "src/kube_api/cluster.rs",
+        &["kube_api::tests::"],
+        &[
+            gone("a patch is of the object that was read", "«set(&mut patch, \"uid\", json!(uid(object)?))»", "()"),
+            gone("a status is of what was read", "uid(object)?, \"resourceVersion\": «object.resource_version()»", "None::<String>"),
+            gone(
+                "a finalizer changes what was read",
+                "\"finalizers\": finalizers, \"resourceVersion\": «object.resource_version()»",
+                "None::<String>",
+            ),
+            gone("a deletion names what was read", "DeleteParams { preconditions: «Some(preconditions)»", "None"),
+        ],
+    ),
+    of(
+        "src/kube_api/nodes.rs",
+        &["kube_api::nodes::"],
+        &[
+            gone("a Node of another VM is not deleted", "if «provider_id.is_some_and(is_meant)»", "true"),
+            gone("a deletion is of the Node that was read", "uid: «node.metadata.uid.clone()»", "None"),
+            gone("a change is of the Node that was read", "\"uid\", json!(«&node.metadata.uid»)", "&None::<String>"),
+            gone("a change is of the Node as it was read", "json!(«&node.metadata.resource_version»)", "&None::<String>"),
+        ],
+    ),
+    of(
+        "src/kube_api/token.rs",
+        &["kube_api::token::"],
+        &[
+            gone("another's token is not deleted", "«t.owner.as_deref() == Some(owner)»", "true"),
+            gone("tokens of others stay", "«token.owner.as_deref() == Some(owner)»", "true"),
+            gone("a token that was recreated is not deleted", "uid: «Some(uid.to_owned())»", "None"),
+        ],
+    ),
+    of(
+        "src/hypervisor/simulated/datacenter.rs",
+        &["hypervisor::simulated::"],
+        &[gone("a simulated VM of another mark is left alone", "Some(record) if «record.mark != key.owner_mark()»", "false")],
+    ),
+];
