@@ -1,7 +1,9 @@
 //! Values that are shared by all who ask with the same key, as long as one of them is in use.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 /// They are few: keys are compared one by one, so that they need no hash and no order.
 pub struct Registry<K, V>(Mutex<Vec<(K, Weak<V>)>>);
@@ -21,7 +23,7 @@ impl<K: PartialEq, V> Registry<K, V> {
 
     /// The same, where making it may fail.
     pub fn try_get<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|(_, value)| value.strong_count() > 0);
         if let Some(value) = all.iter().find(|(known, _)| *known == key).and_then(|(_, value)| value.upgrade()) {
             return Ok(value);
@@ -44,6 +46,6 @@ mod tests {
         assert_eq!([*registry.get("a", || 2), *registry.get("b", || 3)], [1, 3]);
         drop(one);
         assert_eq!(*registry.get("a", || 4), 4);
-        assert_eq!(registry.0.lock().unwrap().len(), 1, "what nothing uses is forgotten");
+        assert_eq!(registry.0.lock().len(), 1, "what nothing uses is forgotten");
     }
 }

@@ -1,11 +1,12 @@
 //! The calls: look into the caches, decide, write once, remember what was told.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use kube::ResourceExt;
+use parking_lot::{Mutex, RwLock};
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
@@ -47,16 +48,16 @@ impl ServiceHandle {
     /// From now on calls are answered.
     pub fn open(&self, groups: Arc<dyn NodeGroups>, cluster: Cluster) {
         let backend = Backend { groups, cluster, told: Mutex::default(), written: Mutex::default(), writing: tokio::sync::Mutex::default() };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(backend));
+        *self.0.write() = Some(Arc::new(backend));
     }
 
     /// From now on calls are told to come again.
     pub fn close(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.write() = None;
     }
 
     fn backend(&self) -> Result<Arc<Backend>, Status> {
-        let backend = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let backend = self.0.read().clone();
         backend.ok_or_else(|| Status::unavailable("this process does not lead, or has just begun: ask again"))
     }
 }
@@ -70,10 +71,6 @@ struct Backend {
     /// Pools as they were written here, until the watch shows them so.
     written: Mutex<HashMap<String, WindowsNodePool>>,
     writing: tokio::sync::Mutex<()>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Backend {
@@ -99,7 +96,7 @@ impl Backend {
 
     /// The watch may be behind what was written here.
     fn newest(&self, cached: &WindowsNodePool) -> WindowsNodePool {
-        let mut written = lock(&self.written);
+        let mut written = self.written.lock();
         let id = group::id(cached);
         match written.get(&id) {
             Some(own) if own.uid() == cached.uid() && own.metadata.generation > cached.metadata.generation => own.clone(),
@@ -126,15 +123,15 @@ impl Backend {
             let pool: Option<WindowsNodePool> = self.cluster.get(&namespace, &name).await.map_err(|e| failed(&e))?;
             let pool = pool.filter(|p| p.uid() == cached.uid()).ok_or_else(|| Status::not_found(format!("{id}: is gone")))?;
             let group = self.group(pool);
-            let told = lock(&self.told).get(id).copied();
+            let told = self.told.lock().get(id).copied();
             let Some(change) = decide(&group, told).map_err(refused)? else { return Ok(()) };
             if let Some(base) = change.base {
-                lock(&self.told).insert(id.to_owned(), base);
+                self.told.lock().insert(id.to_owned(), base);
             }
             match self.cluster.merge(&group.pool, change.patch(group.pool.resource_version().as_deref())).await {
                 Ok(pool) => {
                     tracing::info!(pool = id, from = group.pool.spec.replicas, to = change.replicas, remove = ?change.named, "scaled by cluster-autoscaler");
-                    lock(&self.written).insert(id.to_owned(), pool);
+                    self.written.lock().insert(id.to_owned(), pool);
                     return Ok(());
                 }
                 Err(ApiError::Conflict(_)) => {}
@@ -262,7 +259,7 @@ impl CloudProvider for Service {
         let id = request.into_inner().id;
         self.call("NodeGroupTargetSize", async |backend| {
             let target_size = backend.named(&id)?.pool.spec.replicas;
-            lock(&backend.told).insert(id, target_size);
+            backend.told.lock().insert(id, target_size);
             Ok(wire::NodeGroupTargetSizeResponse { target_size })
         })
         .await

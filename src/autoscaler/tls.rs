@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use thiserror::Error;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -49,7 +50,7 @@ impl Identity {
     }
 
     pub fn current(&self) -> Arc<ServerConfig> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Looks at the files so often, until the end. Files that cannot be used leave what is in use.
@@ -64,7 +65,7 @@ impl Identity {
             known = digest;
             match read.and_then(|files| files.config(&self.directory)) {
                 Ok(config) => {
-                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                    *self.current.write() = Arc::new(config);
                     tracing::info!(directory = %self.directory.display(), "new certificates for cluster-autoscaler are in use");
                 }
                 Err(error) => tracing::warn!(%error, "changed certificates cannot be used; those from before stay"),

@@ -2,9 +2,9 @@
 //! passes of the cluster.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -45,7 +45,7 @@ impl<T> Default for Answers<T> {
 impl<T: Clone> Answers<T> {
     /// What is known of a cluster. If it is time to ask, `ask` has to, and [`Answers::note`] the answer.
     pub fn get(&self, cluster: &ClusterRef, workload: &Workload, ask: impl FnOnce()) -> Result<T, WorkloadError> {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         let waits = |before: Option<&WorkloadError>| before.cloned().unwrap_or_else(|| WorkloadError::NotReached { cluster: cluster.words() });
         let before = match all.get(cluster).filter(|answer| answer.fingerprint == workload.fingerprint).map(|answer| &answer.state) {
             Some(State::Known(answer)) => return Ok(answer.clone()),
@@ -63,7 +63,7 @@ impl<T: Clone> Answers<T> {
     /// Takes in an answer. `true`: it is news.
     pub fn note(&self, cluster: &ClusterRef, workload: &Workload, answer: Result<T, WorkloadError>) -> bool {
         let is_news = {
-            let mut all = self.lock();
+            let mut all = self.all.lock();
             // One that is awaited no more, or was given with another kubeconfig, says nothing.
             let Some(known) = all.get_mut(cluster).filter(|known| known.fingerprint == workload.fingerprint) else { return false };
             let is_known = matches!((&known.state, &answer), (State::Asking(Some(before)), Err(error)) if before == error);
@@ -89,7 +89,7 @@ impl<T: Clone> Answers<T> {
     }
 
     pub fn known(&self, cluster: &ClusterRef) -> Option<T> {
-        match &self.lock().get(cluster)?.state {
+        match &self.all.lock().get(cluster)?.state {
             State::Known(answer) => Some(answer.clone()),
             State::Asking(_) | State::Failed { .. } => None,
         }
@@ -97,10 +97,6 @@ impl<T: Clone> Answers<T> {
 
     /// The next pass that needs it asks again.
     pub fn forget(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Answer<T>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().remove(cluster);
     }
 }

@@ -1,13 +1,14 @@
 //! The loop around every controller: queue, back-off per object, limits, metrics, spans. It knows no kind.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, select_all};
 use futures::{FutureExt, StreamExt};
 use kube::runtime::controller::{Action, Config, Error};
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -99,13 +100,13 @@ impl ControllerLoop {
 
 impl Controller {
     fn queued<K: Kind>(&self, object: &ObjectRef<K>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.entry(key_of(object)).or_insert_with(Instant::now);
         self.settings.metrics.queue_depth(self.name, waiting.len());
     }
 
     fn taken(&self, key: &ObjectKey) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if let Some(since) = waiting.remove(key) {
             self.settings.metrics.queue_depth(self.name, waiting.len());
             self.settings.metrics.taken_from_queue(self.name, since.elapsed());
@@ -114,7 +115,7 @@ impl Controller {
 
     fn forget<K: Kind>(&self, key: &ObjectKey) {
         self.taken(key);
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.trouble.lock().remove(key);
         self.settings.written.forget::<K>(key);
     }
 
@@ -159,7 +160,7 @@ impl Controller {
             }
             ended => ended?,
         };
-        if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(&key).is_some_and(|t| t.failures > 1) {
+        if self.trouble.lock().remove(&key).is_some_and(|t| t.failures > 1) {
             span.in_scope(|| tracing::info!("reconcile recovered"));
         }
         Ok(outcome.requeue_after.map_or_else(Action::await_change, Action::requeue))
@@ -167,7 +168,7 @@ impl Controller {
 
     fn failed<K: Kind>(&self, object: &K, error: &ReconcileError) -> Action {
         let key = ObjectKey::of(object.meta());
-        let mut all = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.trouble.lock();
         let trouble = all.entry(key.clone()).or_default();
         trouble.failures = trouble.failures.saturating_add(1);
         let after = delay(error, trouble.failures, &key.name);

@@ -1,9 +1,9 @@
 //! The certificate requests of workload clusters: the watch of each cluster, and what is known of its requests for one signer.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use super::watch_task::WatchTask;
@@ -25,38 +25,34 @@ struct Requests<K> {
 impl<K: Default> Followed<K> {
     /// Since when the oldest undecided request of one of our machines is there.
     pub fn oldest(&self) -> Option<Timestamp> {
-        self.lock().values().filter_map(|requests| requests.oldest).min()
+        self.0.lock().values().filter_map(|requests| requests.oldest).min()
     }
 
     pub fn tell_oldest(&self, cluster: &ClusterRef, oldest: Option<Timestamp>) {
-        if let Some(requests) = self.lock().get_mut(cluster) {
+        if let Some(requests) = self.0.lock().get_mut(cluster) {
             requests.oldest = oldest;
         }
     }
 
     pub fn is_watching(&self, cluster: &ClusterRef) -> bool {
-        self.lock().get(cluster).is_some_and(|requests| requests.watch.is_running())
+        self.0.lock().get(cluster).is_some_and(|requests| requests.watch.is_running())
     }
 
     /// Watches a cluster unless it is watched with this kubeconfig.
     pub fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
-        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
+        self.0.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
     }
 
     pub fn forget(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
+        self.0.lock().remove(cluster);
     }
 
     pub fn note<T>(&self, cluster: &ClusterRef, change: impl FnOnce(&mut K) -> T) -> T {
-        change(&mut self.lock().entry(cluster.clone()).or_default().known)
+        change(&mut self.0.lock().entry(cluster.clone()).or_default().known)
     }
 
     /// `None`: the cluster is not followed.
     pub fn known<T>(&self, cluster: &ClusterRef, ask: impl FnOnce(&mut K) -> T) -> Option<T> {
-        self.lock().get_mut(cluster).map(|requests| ask(&mut requests.known))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Requests<K>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get_mut(cluster).map(|requests| ask(&mut requests.known))
     }
 }

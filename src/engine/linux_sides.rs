@@ -2,12 +2,13 @@
 //! without a request. What may be read differently now triggers a pass.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::DefaultBackoff;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -51,7 +52,7 @@ impl LinuxSides {
     /// Watches this of a cluster, and nothing else. What is watched with this kubeconfig already goes on.
     pub(super) fn watch(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
         let LinuxSide { object, watched } = what;
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let new = || Followed { object: object.clone(), watches: HashMap::new(), news: Arc::default(), passes: WatchTask::default() };
         let followed = all.entry(cluster.clone()).or_insert_with(new);
         if followed.object != *object {
@@ -74,21 +75,13 @@ impl LinuxSides {
     /// kubeconfig may not watch it.
     pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
         let is_its = |following: &&Following| following.watch.is_running_with(workload);
-        let shown = self.lock().get(cluster).and_then(|all| all.watches.get(watched)).filter(is_its).map(|following| following.shown.clone());
-        shown.map_or(Ok(None), |shown| lock(&shown).objects())
+        let shown = self.0.lock().get(cluster).and_then(|all| all.watches.get(watched)).filter(is_its).map(|following| following.shown.clone());
+        shown.map_or(Ok(None), |shown| shown.lock().objects())
     }
 
     pub fn forget(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
+        self.0.lock().remove(cluster);
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
-        lock(&self.0)
-    }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks for a pass after news, until the task is aborted.
@@ -106,17 +99,17 @@ async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, n
 /// the right: what it lists before would be read for nothing.
 async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
     for pause in DefaultBackoff::default() {
-        if lock(&shown).is_refused() {
+        if shown.lock().is_refused() {
             // No answer is no right: the pass has said what is missing, and goes on saying it.
             if !matches!(workload.may_watch(&watched).await, Ok(true)) {
                 sleep(pause).await;
                 continue;
             }
-            lock(&shown).allow();
+            shown.lock().allow();
             news.notify_one();
         }
         let Some(error) = take_in(&workload, &watched, &shown, &news).await else { return };
-        if lock(&shown).fail(&error) {
+        if shown.lock().fail(&error) {
             news.notify_one();
         }
         if !is_unserved(&error) {
@@ -133,7 +126,7 @@ async fn take_in(workload: &Workload, watched: &Watched, shown: &Mutex<Shown>, n
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                if lock(shown).note(watched.listing(), event) {
+                if shown.lock().note(watched.listing(), event) {
                     news.notify_one();
                 }
             }

@@ -1,9 +1,9 @@
 //! Bootstrap Secrets that this process has just made: the pass that makes the VM need not read them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Secret;
+use parking_lot::Mutex;
 
 use crate::api::name::ObjectKey;
 
@@ -15,7 +15,7 @@ pub struct MadeSecrets(Mutex<VecDeque<Secret>>);
 
 impl MadeSecrets {
     pub fn keep(&self, secret: Secret) {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         let key = ObjectKey::of(&secret.metadata);
         kept.retain(|other| ObjectKey::of(&other.metadata) != key);
         kept.push_back(secret);
@@ -26,13 +26,9 @@ impl MadeSecrets {
 
     /// Gives it away.
     pub fn take(&self, key: &ObjectKey) -> Option<Secret> {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         let place = kept.iter().position(|secret| ObjectKey::of(&secret.metadata) == *key)?;
         kept.remove(place)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Secret>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 //! its configuration and its pool; no pass reads a Node by itself to learn what has changed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use super::watch_task::WatchTask;
@@ -46,12 +47,12 @@ struct Followed {
 impl Nodes {
     /// Whether all Nodes of the cluster have been listed, so that one that is not here does not exist.
     pub fn are_known(&self, cluster: &ClusterRef) -> bool {
-        self.lock().get(cluster).is_some_and(|f| f.known)
+        self.0.lock().get(cluster).is_some_and(|f| f.known)
     }
 
     /// The same; an error if they cannot be listed, or if the cluster does not let CAPW see what becomes of them.
     pub fn listed(&self, cluster: &ClusterRef) -> Result<bool, WorkloadError> {
-        let all = self.lock();
+        let all = self.0.lock();
         let Some(followed) = all.get(cluster) else { return Ok(false) };
         match &followed.failure {
             Some(error) if !followed.known || error.is_lasting() => Err(error.clone()),
@@ -61,33 +62,33 @@ impl Nodes {
 
     /// The Node of a machine.
     pub fn of(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Arc<Node>> {
-        self.lock().get(cluster)?.by_name.get(machine.name.as_str()).filter(|node| machine.is_of(node)).cloned()
+        self.0.lock().get(cluster)?.by_name.get(machine.name.as_str()).filter(|node| machine.is_of(node)).cloned()
     }
 
     /// Since when the Node of a machine is seen not Ready, by the clock of this process.
     pub fn unready_since(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Timestamp> {
-        self.lock().get(cluster)?.unready.get(machine.name.as_str()).copied()
+        self.0.lock().get(cluster)?.unready.get(machine.name.as_str()).copied()
     }
 
     /// Watches a cluster unless it is watched with this kubeconfig.
     pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         // With another kubeconfig the Nodes stay known until those behind it are.
-        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
+        self.0.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
     }
 
     pub(super) fn forget(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
+        self.0.lock().remove(cluster);
     }
 
     fn fail(&self, cluster: &ClusterRef, error: &WorkloadError) {
-        if let Some(followed) = self.lock().get_mut(cluster) {
+        if let Some(followed) = self.0.lock().get_mut(cluster) {
             followed.failure = Some(error.clone());
         }
     }
 
     /// Takes in an event of the watch; returns the names of the Nodes that have changed.
     pub(super) fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<String> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
         let changed = followed.note(event);
         followed.unready.retain(|name, _| followed.by_name.get(name).is_some_and(|node| !is_ready(node)));
@@ -97,10 +98,6 @@ impl Nodes {
             }
         }
         changed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -225,7 +222,7 @@ mod tests {
         let identity =
             |name: &str| NodeIdentity { name: crate::api::name::HostName::parse(name).unwrap(), provider_id: ProviderId::parse(VM).unwrap() };
         let nodes = Nodes::default();
-        nodes.lock().entry(cluster.clone()).or_default();
+        nodes.0.lock().entry(cluster.clone()).or_default();
         for event in [Event::Init, Event::InitApply(node("win-1", VM)), Event::InitDone] {
             nodes.note(&cluster, event, Timestamp::UNIX_EPOCH);
         }
@@ -251,7 +248,7 @@ mod tests {
         let unreachable = WorkloadError::Unreachable { endpoint: "https://10.0.0.1:6443".into(), cause: "refused".into() };
         nodes.fail(&cluster, &forbidden);
         assert_eq!(nodes.listed(&cluster), Ok(false), "it is not watched");
-        nodes.lock().entry(cluster.clone()).or_default();
+        nodes.0.lock().entry(cluster.clone()).or_default();
         for error in [&forbidden, &unreachable] {
             nodes.fail(&cluster, error);
             assert_eq!(nodes.listed(&cluster).as_ref(), Err(error));

@@ -1,7 +1,7 @@
 //! What triggers a pass beside a change of the object itself: helpers for the triggers of each kind, and requests between controllers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -9,6 +9,7 @@ use futures::stream::{self, BoxStream};
 use kube::api::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
 
 use super::caches::{Cache, Caches};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
@@ -116,7 +117,7 @@ pub fn concerned<K: Kind, T: Kind>(
     let (caches, store) = (caches.clone(), cache.0.store());
     let seen = Mutex::new(Seen::default());
     let touched = cache.0.subscribe().map(move |object| {
-        let is_news = seen.lock().unwrap_or_else(PoisonError::into_inner).is_news(&store, &object, facts(&object));
+        let is_news = seen.lock().is_news(&store, &object, facts(&object));
         if is_news { objects(&caches, &object) } else { Vec::new() }
     });
     touched.flat_map(stream::iter).boxed()

@@ -3,13 +3,14 @@
 //! lets go of what they need, counts it too.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -42,7 +43,7 @@ struct Known {
 
 impl Unreadable {
     pub(super) fn found(&self, object: ObjectMeta) {
-        let (mut known, key) = (self.lock(), ObjectKey::of(&object));
+        let (mut known, key) = (self.0.lock(), ObjectKey::of(&object));
         known.followers.retain(|follower| follower.unbounded_send(key.clone()).is_ok());
         known.unlisted.remove(&key);
         known.objects.insert(key, ObjectMeta { managed_fields: None, ..object });
@@ -50,45 +51,41 @@ impl Unreadable {
 
     /// The store has it, or it is gone.
     pub(super) fn settled(&self, object: &ObjectKey) {
-        self.lock().objects.remove(object);
+        self.0.lock().objects.remove(object);
     }
 
     /// All are listed again: until that is done, those that were known stay.
     pub(super) fn listing(&self) {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         known.unlisted = known.objects.keys().cloned().collect();
     }
 
     /// What the listing has not shown as unreadable is in the store, or gone.
     pub(super) fn listed(&self) {
-        let known = &mut *self.lock();
+        let known = &mut *self.0.lock();
         for gone in known.unlisted.drain() {
             known.objects.remove(&gone);
         }
     }
 
     pub(super) fn contains(&self, object: &ObjectKey) -> bool {
-        self.lock().objects.contains_key(object)
+        self.0.lock().objects.contains_key(object)
     }
 
     /// Their metadata.
     pub(super) fn all(&self) -> Vec<ObjectMeta> {
-        self.lock().objects.values().cloned().collect()
+        self.0.lock().objects.values().cloned().collect()
     }
 
     /// Those that are known now, then each that is found or changed.
     fn follow(&self) -> impl Stream<Item = ObjectKey> + use<> {
         let (sender, receiver) = unbounded();
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         for object in known.objects.keys() {
             let _ = sender.unbounded_send(object.clone());
         }
         known.followers.push(sender);
         receiver
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +94,7 @@ pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, sele
     let (unreadable, turns, waiting) = (watch.unreadable(), Semaphore::new(AT_ONCE), Mutex::new(HashSet::new()));
     let told = unreadable.follow().take_until(stop).for_each_concurrent(None, |object| {
         let (unreadable, turns) = (unreadable.clone(), &turns);
-        let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = || waiting.lock();
         async move {
             let in_turn = || async {
                 let _turn = turns.acquire().await;

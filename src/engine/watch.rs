@@ -4,7 +4,7 @@
 //! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind does not stop
 //! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last, whether it is changed or listed again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc;
@@ -16,6 +16,7 @@ use kube::api::Api;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::merged::merged;
@@ -188,7 +189,7 @@ impl<K: Kind> Watch<K> {
     /// Every object that is there now, then each that is made, changed or deleted. Unbounded: what listens must be quick.
     pub fn subscribe(&self) -> impl Stream<Item = Arc<K>> + Send + use<K> {
         let (sender, receiver) = mpsc::unbounded();
-        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subscribers = self.subscribers.lock();
         for object in self.store.state() {
             let _ = sender.unbounded_send(object);
         }
@@ -269,7 +270,7 @@ impl<K: Kind> Sink<K> {
             InitDone => Some(InitDone),
         };
         let Some(event) = event else { return };
-        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subscribers = self.subscribers.lock();
         let complete = matches!(event, InitDone);
         let before = if complete { self.store.state() } else { Vec::new() };
         self.writer.apply_watcher_event(&event);

@@ -1,8 +1,9 @@
 //! The workload clusters in use: their clients, the watches of their Nodes and certificate requests, and the rights of joining nodes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -230,14 +231,14 @@ impl WorkloadClusters {
 
     /// Runs a task that ends with the controllers.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.shared.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task)
     }
 
     /// Ends every task. The tasks hold this, and this holds the tasks.
     pub fn stop(&self) {
-        self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.shared.tasks.lock().abort_all();
     }
 }
 

@@ -1,10 +1,11 @@
 //! What this process wrote last, so that no pass works with a cache that does not have it yet.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use crate::api::name::ObjectKey;
 use crate::kube_api::cluster::Kind;
@@ -23,14 +24,14 @@ impl Written {
             // The write that takes the last finalizer away returns the object in the version that it had: nothing comes after it.
             let gone = object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty();
             let version = if gone { u64::MAX } else { version };
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key_of(object), (uid, version));
+            self.0.lock().insert(key_of(object), (uid, version));
         }
     }
 
     /// Whether the cache has an older version of the object than the one that was written last.
     pub(super) fn is_stale<K: Kind>(&self, cached: &K) -> bool {
         let Some((uid, seen)) = version(cached.meta()) else { return false };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let key = key_of(cached);
         match all.get(&key) {
             Some((of, written)) if *of == uid && seen < *written => true,
@@ -43,7 +44,7 @@ impl Written {
     }
 
     pub(super) fn forget<K: Kind>(&self, key: &ObjectKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(K::kind(&()).into_owned(), key.clone()));
+        self.0.lock().remove(&(K::kind(&()).into_owned(), key.clone()));
     }
 }
 

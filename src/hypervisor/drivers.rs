@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::stream::{self, BoxStream, StreamExt};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -102,7 +103,7 @@ impl Drivers {
     pub fn connect(&self, hypervisor: &WindowsHypervisor, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let key = ObjectKey::of(&hypervisor.metadata);
         let uid = hypervisor.metadata.uid.clone();
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         if let Some(connection) = connections.get(&key)
             && connection.spec == hypervisor.spec
             && connection.login == *login
@@ -131,22 +132,22 @@ impl Drivers {
             admitted,
             listener: None,
         };
-        self.lock().insert(ObjectKey::of(&hypervisor.metadata), connection);
+        self.connections.lock().insert(ObjectKey::of(&hypervisor.metadata), connection);
     }
 
     /// The connection that machines use: of an endpoint that was admitted.
     pub fn connected(&self, hypervisor: &ObjectKey) -> Option<Arc<dyn Driver>> {
-        self.lock().get(hypervisor).filter(|connection| connection.admitted.is_some()).map(|connection| connection.driver.clone())
+        self.connections.lock().get(hypervisor).filter(|connection| connection.admitted.is_some()).map(|connection| connection.driver.clone())
     }
 
     /// When the endpoint was admitted.
     pub fn admitted(&self, hypervisor: &ObjectKey) -> Option<Timestamp> {
-        self.lock().get(hypervisor)?.admitted
+        self.connections.lock().get(hypervisor)?.admitted
     }
 
     /// Lets machines use the connection (`Some`), or keeps them from it: what the endpoint says of them is not believed.
     pub fn admit(&self, hypervisor: &ObjectKey, at: Option<Timestamp>) {
-        if let Some(connection) = self.lock().get_mut(hypervisor) {
+        if let Some(connection) = self.connections.lock().get_mut(hypervisor) {
             connection.admitted = at;
             connection.listener = match (at, connection.listener.take()) {
                 (Some(_), None) => connection.driver.hints().map(|hints| self.listen(hypervisor, hints)),
@@ -158,7 +159,7 @@ impl Drivers {
 
     /// Endpoints that are to be listed now, since something has changed there. Only the first caller gets them.
     pub fn hints(&self) -> BoxStream<'static, ObjectKey> {
-        let hinted = self.hints.1.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let hinted = self.hints.1.lock().take();
         hinted.map_or_else(|| stream::empty().boxed(), StreamExt::boxed)
     }
 
@@ -173,7 +174,7 @@ impl Drivers {
 
     /// Drops the connection to an endpoint whose object is gone.
     pub fn forget(&self, hypervisor: &ObjectKey) {
-        self.lock().remove(hypervisor);
+        self.connections.lock().remove(hypervisor);
     }
 
     /// Runs the background work of drivers (the guests of simulated VMs) until `shutdown`. Returns at once if there is none.
@@ -226,10 +227,6 @@ impl Drivers {
             Fate::Pass
         }))
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Connection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]
@@ -276,7 +273,7 @@ mod tests {
         let login = Login::new("lab/kvm1".into(), [("tls.key".to_owned(), b"x".to_vec())].into());
         assert!(!Arc::ptr_eq(&drivers.connect(&changed, &Login::default()).unwrap(), &drivers.connect(&changed, &login).unwrap()));
         drivers.forget(&ObjectKey::new("lab", "a"));
-        assert_eq!(drivers.lock().len(), 1);
+        assert_eq!(drivers.connections.lock().len(), 1);
     }
 
     #[test]

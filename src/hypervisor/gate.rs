@@ -2,9 +2,10 @@
 //! endpoints go on, and comes back when there is probably room. A place can be kept for a call that follows a look.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::name::VmUuid;
@@ -84,7 +85,7 @@ impl Gate {
 
     fn pass(&self, vm: Option<VmUuid>) -> Result<Permit<'_>, Duration> {
         let mut outer = self.outer.as_ref().map(|outer| outer.pass(vm)).transpose()?.map(Box::new);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !vm.is_some_and(|vm| state.kept.remove(&vm)) {
             if let Some(after) = state.turn(self.limit) {
                 if let Some(outer) = &mut outer {
@@ -100,7 +101,7 @@ impl Gate {
     /// Keeps a place, or says after which time to try again. One is kept for each VM.
     pub fn keep(self: &Arc<Self>, vm: VmUuid) -> Result<Kept, Duration> {
         let outer = self.outer.as_ref().map(|outer| outer.keep(vm)).transpose()?.map(Box::new);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(after) = state.turn(self.limit) {
             return Err(after);
         }
@@ -110,15 +111,11 @@ impl Gate {
         state.inside += 1;
         Ok(Kept { gate: self.clone(), _outer: outer, vm })
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = self.gate.lock();
+        let mut state = self.gate.state.lock();
         state.inside = state.inside.saturating_sub(1);
         if let Some(since) = self.since {
             state.mean = (state.mean * 3 + since.elapsed()) / 4;
@@ -128,7 +125,7 @@ impl Drop for Permit<'_> {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let mut state = self.gate.lock();
+        let mut state = self.gate.state.lock();
         if state.kept.remove(&self.vm) {
             state.inside = state.inside.saturating_sub(1);
         }
@@ -163,8 +160,8 @@ mod tests {
         let permit = narrow.enter_for(one);
         assert!(permit.is_ok(), "the places that were kept");
         drop((kept, permit, beside));
-        assert_eq!([&outer, &narrow, &other].map(|gate| gate.lock().inside), [0; 3]);
-        assert_eq!(outer.lock().kept.len() + narrow.lock().kept.len(), 0);
+        assert_eq!([&outer, &narrow, &other].map(|gate| gate.state.lock().inside), [0; 3]);
+        assert_eq!(outer.state.lock().kept.len() + narrow.state.lock().kept.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

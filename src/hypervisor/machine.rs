@@ -1,7 +1,8 @@
 //! A machine as whoever has it made keeps it: its identity, its spec, its seed, and the journal, which is written with compare and swap.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Driver, DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
@@ -79,7 +80,7 @@ impl Machine {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.journal.lock()
     }
 }
 

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::api::name::{HostName, VmUuid};
     use crate::vm::{MacAddress, Nic, Thing};
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     /// A driver whose calls take time.
     struct Slow {
@@ -194,7 +194,7 @@ mod tests {
             Ok(Endpoint::default())
         }
         async fn check(&self, spec: &VmSpec, _: SeedKind) -> Result<(), DriverError> {
-            self.asked.lock().unwrap().push(spec.clone());
+            self.asked.lock().push(spec.clone());
             Err(DriverError::Missing { thing: Thing::Image, text: "image".into() })
         }
         async fn list(&self, _: &Wanted) -> Result<Listing, DriverError> {
@@ -223,7 +223,7 @@ mod tests {
         let caps = Caps { driver: "slow", seeds: &[SeedKind::Drive], tick: second, deadline: 30 * second, reads: 8, changes: 4 };
         let (slow, calls) = (Arc::new(Slow { takes, caps, asked: Mutex::default() }), Calls::default());
         let told = calls.clone();
-        let hook = Arc::new(move |call: Call<'_>| told.lock().unwrap().push((call.endpoint.to_owned(), call.call, call.outcome)));
+        let hook = Arc::new(move |call: Call<'_>| told.lock().push((call.endpoint.to_owned(), call.call, call.outcome)));
         let settings = EndpointSettings { name: "lab/one".into(), ..settings };
         let gates = Arc::new(EndpointGates::new(slow.caps(), passes));
         (slow.clone(), ObservedDriver::new(slow, settings, gates, hook), calls)
@@ -240,7 +240,7 @@ mod tests {
         assert!(matches!(driver.describe().await, Err(DriverError::Unreachable(text)) if text.contains("lab/one") && text.contains("30 s")));
         assert!(matches!(retire(&driver).await, Err(DriverError::Unknown(_))));
         let endpoint = || "lab/one".to_owned();
-        assert_eq!(*calls.lock().unwrap(), [(endpoint(), "describe", "unreachable"), (endpoint(), "retire", "unknown")]);
+        assert_eq!(*calls.lock(), [(endpoint(), "describe", "unreachable"), (endpoint(), "retire", "unknown")]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -257,7 +257,7 @@ mod tests {
             let start = Instant::now();
             let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
             let busy = results.iter().filter(|result| matches!(result, Err(DriverError::Busy { .. }))).count();
-            assert_eq!((12 - busy, calls.lock().unwrap().len(), start.elapsed().as_secs()), (most, most, 20), "{results:?}");
+            assert_eq!((12 - busy, calls.lock().len(), start.elapsed().as_secs()), (most, most, 20), "{results:?}");
             assert_eq!(retire(&driver).await, Ok(DriverStep::Changed), "the places are free again");
         }
     }
@@ -287,7 +287,7 @@ mod tests {
         };
         assert!(matches!(driver.check(&spec, SeedKind::GuestInfo).await, Err(DriverError::Invalid(text)) if text.contains("spec.channel")));
         driver.check(&spec, SeedKind::Drive).await.unwrap_err();
-        let asked = &slow.asked.lock().unwrap()[0];
+        let asked = &slow.asked.lock()[0];
         assert_eq!((asked.image.as_str(), &asked.nics), ("[gold] ws2022", &vec![nic(Some("vlan-114")), nic(Some("other")), nic(None)]));
     }
 

@@ -1,9 +1,9 @@
 //! When guests were asked to shut down: a look at one that is about to does not ask it again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::api::name::VmUuid;
@@ -28,6 +28,6 @@ impl Shutdowns {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<VmUuid, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::condition::Reason;
@@ -65,7 +66,7 @@ impl Events {
 
     fn is_news(&self, subject: u64, said: u64) -> bool {
         let now = Instant::now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         told.retain(|_, (_, at)| now.duration_since(*at) < TOLD);
         match told.get(&subject) {
             Some((last, _)) if *last == said => false,

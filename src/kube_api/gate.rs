@@ -3,9 +3,10 @@
 //! meanwhile.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -59,11 +60,11 @@ impl Gate {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) | Err(_) => return Err(ApiError::Throttled { after: PATIENCE }),
         };
-        if let Some(cause) = self.lock().rest() {
+        if let Some(cause) = self.0.state.lock().rest() {
             return Err(ApiError::Unreachable(cause));
         }
         let answer = self.wait_for(call).await;
-        self.lock().note(match &answer {
+        self.0.state.lock().note(match &answer {
             Err(ApiError::Unreachable(cause)) => Some(cause),
             _ => None,
         });
@@ -80,10 +81,6 @@ impl Gate {
             return Err(ApiError::Throttled { after: PATIENCE });
         };
         call.await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

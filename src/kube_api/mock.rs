@@ -3,11 +3,12 @@
 //! Dropping the script with a request left over, or after a wrong one, fails the test.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// One expected request, `METHOD path` (without query; a `*` at its end is any rest), and the answer to it.
@@ -76,7 +77,7 @@ impl Script {
 
     /// The requests so far.
     pub(crate) fn seen(&self) -> Vec<Recorded> {
-        self.0.lock().unwrap().seen.clone()
+        self.0.lock().seen.clone()
     }
 }
 
@@ -92,7 +93,7 @@ async fn answer(state: &Mutex<State>, request: Request<Body>) -> Response<Body> 
 }
 
 fn next(state: &Mutex<State>, got: &str, query: Option<&str>, body: &[u8]) -> (u16, Value) {
-    let mut state = state.lock().unwrap();
+    let mut state = state.lock();
     state.seen.push(Recorded { query: query.unwrap_or_default().into(), body: serde_json::from_slice(body).unwrap_or(Value::Null) });
     match state.steps.pop_front() {
         Some(step) if step.expects(got) => (step.code, step.answer),
@@ -106,7 +107,7 @@ fn next(state: &Mutex<State>, got: &str, query: Option<&str>, body: &[u8]) -> (u
 impl Drop for Script {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let state = self.0.lock().unwrap();
+            let state = self.0.lock();
             assert!(state.wrong.is_empty(), "{:?}", state.wrong);
             let left: Vec<_> = state.steps.iter().map(|s| s.request.as_str()).collect();
             assert!(left.is_empty(), "requests that never came: {left:?}");

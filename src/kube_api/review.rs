@@ -3,7 +3,7 @@
 //! Tokens come from anyone who reaches the port: what they cost is bounded, and those that were granted have a place of their own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -12,6 +12,7 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::Client;
 use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -107,7 +108,7 @@ impl Reviews {
         }
         let key = Sha256::new().chain_update(token.expose_secret()).chain_update([0]).chain_update(path).finalize().to_vec();
         let review = {
-            let mut known = self.lock();
+            let mut known = self.known.lock();
             if let Some(access) = known.answer(&key) {
                 return Ok(access);
             }
@@ -134,7 +135,7 @@ impl Reviews {
         let reviews = self.clone();
         let review = tokio::spawn(async move {
             let answer = reviews.ask(&token, &path).await;
-            reviews.lock().end(key, &answer);
+            reviews.known.lock().end(key, &answer);
             drop(place);
             answer
         });
@@ -160,10 +161,6 @@ impl Reviews {
         let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let answer = request("create subjectaccessreviews", api.create(&PostParams::default(), &review)).await?;
         Ok(if answer.status.is_some_and(|status| status.allowed) { Access::Granted } else { Access::Forbidden })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -227,7 +224,7 @@ mod tests {
             assert_eq!(reviews.may_get(&token("good"), "/metrics").await, Ok(Access::Granted), "from before");
             assert_eq!(reviews.may_get(&token("other"), "/metrics").await, Ok(Access::Granted), "from after");
         }
-        let known = reviews.lock();
+        let known = reviews.known.lock();
         assert_eq!((known.granted.0.len(), known.refused.0.len(), known.running.len()), (2, MOST, 0));
     }
 

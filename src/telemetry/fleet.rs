@@ -1,9 +1,10 @@
 //! Gauges about what exists now, asked for at each scrape: machines by phase, pools that roll, hypervisors that answer, requests for certificates.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -53,7 +54,7 @@ pub struct Fleet(Arc<Mutex<Option<Look>>>);
 impl Fleet {
     /// From now on `look` is asked.
     pub fn watch(&self, look: Option<Look>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = look;
+        *self.0.lock() = look;
     }
 }
 
@@ -65,7 +66,7 @@ impl fmt::Debug for Fleet {
 
 impl Collector for Fleet {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let look = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let look = self.0.lock().clone();
         let Some(Existing { phases, outdated, hypervisors, requests }) = look.map(|look| look()) else { return Ok(()) };
         let machines = phases.iter().map(|of| (of.phase, of.machines.into()));
         gauges(&mut encoder, "capw_machines", "WindowsMachines by phase", "phase", machines)?;

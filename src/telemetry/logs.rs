@@ -41,15 +41,16 @@ fn directives(filter: &str) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Written {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
+            self.0.lock().extend(bytes);
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -68,7 +69,7 @@ mod tests {
             tracing::error!(target: "kube_client::client::tls", "the CA cannot be read");
             tracing::debug!(target: "capw::kube_api", "one of ours");
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
         assert!(!text.contains("the body of a Secret") && !text.contains("failed with status"), "{text}");
         assert!(text.contains("the CA cannot be read") && text.contains("one of ours"), "{text}");
     }

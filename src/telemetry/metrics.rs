@@ -1,9 +1,10 @@
 //! Every metric of this program. Labels take few, fixed values: never the name of an object that users make, except endpoints.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -238,7 +239,7 @@ impl Metrics {
     }
 
     fn of_endpoint(&self, endpoint: &str, change: impl FnOnce(&mut OfEndpoint)) {
-        let mut endpoints = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut endpoints = self.0.endpoints.lock();
         match endpoints.get_mut(endpoint) {
             Some(series) => change(series),
             None => change(endpoints.entry(endpoint.to_owned()).or_default()),
@@ -247,7 +248,7 @@ impl Metrics {
 
     /// An endpoint is gone: its series end.
     pub fn forget_endpoint(&self, endpoint: &str) {
-        let series = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner).remove(endpoint).unwrap_or_default();
+        let series = self.0.endpoints.lock().remove(endpoint).unwrap_or_default();
         for call in &series.calls {
             self.0.hypervisor_calls.remove(call);
         }

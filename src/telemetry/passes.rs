@@ -1,9 +1,10 @@
 //! The passes that run now, so that liveness notices one that will never end.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Every request and every call of a pass has a limit: one that lasts longer hangs, and only a restart helps.
@@ -29,7 +30,7 @@ pub struct Pass {
 impl Passes {
     /// A pass of this controller begins.
     pub fn begin(&self, controller: &'static str) -> Pass {
-        let mut running = self.lock();
+        let mut running = self.0.lock();
         let number = running.next;
         running.next += 1;
         running.since.insert(number, (controller, Instant::now()));
@@ -39,19 +40,15 @@ impl Passes {
     /// What is wrong, if one hangs.
     pub fn hung(&self) -> Option<String> {
         // The first one began first.
-        let (controller, since) = *self.lock().since.values().next()?;
+        let (controller, since) = *self.0.lock().since.values().next()?;
         let took = since.elapsed();
         (took >= LONGEST).then(|| format!("a pass of {controller} has run for {} minutes", took.as_secs() / 60))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.passes.lock().since.remove(&self.number);
+        self.passes.0.lock().since.remove(&self.number);
     }
 }
 

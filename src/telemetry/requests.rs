@@ -1,11 +1,12 @@
 //! A layer around a Kubernetes client that counts its requests and keeps them below a rate.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Method, Request, Response};
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
@@ -39,7 +40,7 @@ impl Rate {
 
     /// Takes a turn: when the request may be sent.
     fn turn(&self, now: Instant) -> Result<Instant, Crowded> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let credit = self.interval.saturating_mul(self.burst - 1);
         let earliest = now.checked_sub(credit).unwrap_or(now);
         let due = next.map_or(earliest, |n| n.max(earliest));

@@ -3,8 +3,8 @@
 pub mod server;
 pub mod windows_nodes;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use futures::channel::mpsc::unbounded;
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::watcher;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -198,7 +199,7 @@ impl Driver for Empty {
     }
 
     async fn retire(&self, key: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
-        self.retired.lock().unwrap().push(key.clone());
+        self.retired.lock().push(key.clone());
         Ok(DriverStep::Done)
     }
 }

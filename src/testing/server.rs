@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -231,12 +232,12 @@ fn page(items: &[&Value], query: &str) -> Value {
 
 /// The end of a watch, which is begun again. Only Nodes change.
 async fn watch(server: &Mutex<Server>, path: &str) -> String {
-    let beats = server.lock().unwrap().beats.filter(|_| path == "/api/v1/nodes");
+    let beats = server.lock().beats.filter(|_| path == "/api/v1/nodes");
     match beats {
         Some(beats) => sleep(beats).await,
         None => pending().await,
     }
-    server.lock().unwrap().beat()
+    server.lock().beat()
 }
 
 /// A client of that server.
@@ -252,7 +253,7 @@ pub fn client(server: &Arc<Mutex<Server>>) -> Client {
                 return Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())));
             }
             let body = body.collect_bytes().await.unwrap();
-            let answer = server.lock().unwrap().answer(&parts.method, path, query, &body);
+            let answer = server.lock().answer(&parts.method, path, query, &body);
             let Some((code, answer)) = answer else { return pending().await };
             Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
         }

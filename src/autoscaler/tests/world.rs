@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -67,7 +68,7 @@ impl Shared {
     }
 
     pub fn with<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
-        look(&mut self.0.lock().unwrap())
+        look(&mut self.0.lock())
     }
 
     pub fn replicas(&self) -> i64 {

@@ -114,12 +114,12 @@ async fn passes_of_one_object_never_overlap_and_those_of_all_are_limited() {
         let (running, most, done) = (r.clone(), m.clone(), d.clone());
         async move {
             {
-                let mut running = running.lock().unwrap();
+                let mut running = running.lock();
                 assert!(running.insert(object.name_any()), "two passes at a time for {}", object.name_any());
                 most.fetch_max(running.len(), Ordering::SeqCst);
             }
             sleep(Duration::from_secs(1)).await;
-            running.lock().unwrap().remove(&object.name_any());
+            running.lock().remove(&object.name_any());
             done.fetch_add(1, Ordering::SeqCst);
             Ok(Outcome::done())
         }
@@ -163,13 +163,13 @@ async fn failures_back_off_and_a_success_resets() {
     let (seen, fails, passes) = (times.clone(), Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let (failing, count) = (fails.clone(), passes.clone());
     let task = stage.run(move |_| {
-        seen.lock().unwrap().push(Instant::now());
+        seen.lock().push(Instant::now());
         count.fetch_add(1, Ordering::SeqCst);
         let fails = failing.load(Ordering::SeqCst);
         async move { if fails { Err(ReconcileError::Api(ApiError::Unreachable("x".into()))) } else { Ok(Outcome::done()) } }
     });
     reaches(&passes, 8).await;
-    let gaps: Vec<f64> = times.lock().unwrap().windows(2).map(|w| (w[1] - w[0]).as_secs_f64()).collect();
+    let gaps: Vec<f64> = times.lock().windows(2).map(|w| (w[1] - w[0]).as_secs_f64()).collect();
     for (gap, nominal) in gaps.iter().zip([0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]) {
         assert!((nominal * 0.79..nominal * 1.21).contains(gap), "{gaps:?}");
     }
@@ -179,7 +179,7 @@ async fn failures_back_off_and_a_success_resets() {
     stage.change("a", 2);
     reaches(&passes, 11).await;
     let gap = {
-        let times = times.lock().unwrap();
+        let times = times.lock();
         times[10] - times[9]
     };
     assert!(gap < Duration::from_millis(700), "{gap:?}");
@@ -234,7 +234,7 @@ async fn no_pass_works_with_a_cache_older_than_our_own_write() {
     let (versions, passes) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let (seen, count, written) = (versions.clone(), passes.clone(), stage.controller.written.clone());
     let task = stage.run(move |object| {
-        seen.lock().unwrap().push(object.resource_version().unwrap());
+        seen.lock().push(object.resource_version().unwrap());
         if count.fetch_add(1, Ordering::SeqCst) == 0 {
             written.note(&self::object("a", 7));
         }
@@ -247,7 +247,7 @@ async fn no_pass_works_with_a_cache_older_than_our_own_write() {
     assert_eq!(passes.load(Ordering::SeqCst), 1, "the watch has not brought version 7 yet");
     stage.change("a", 7);
     reaches(&passes, 2).await;
-    assert_eq!(*versions.lock().unwrap().last().unwrap(), "7");
+    assert_eq!(*versions.lock().last().unwrap(), "7");
     stage.controller.stop.cancel();
     task.await.unwrap();
 }

@@ -1,7 +1,8 @@
 //! A machine that asserts, and the requests that are made for it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::TestEndpoint;
@@ -27,14 +28,14 @@ impl Requests {
     pub fn hook(&self) -> WireHook {
         let noted = self.clone();
         Arc::new(move |request| {
-            noted.0.lock().unwrap().push(request.name);
+            noted.0.lock().push(request.name);
             Fate::Pass
         })
     }
 
     /// Those since the last time.
     pub fn take(&self) -> Vec<&'static str> {
-        std::mem::take(&mut *self.0.lock().unwrap())
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -50,18 +50,14 @@ impl Known {
 }
 
 impl Addresses {
-    fn lock(&self) -> MutexGuard<'_, HashMap<VmUuid, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What was found last, sorted.
     pub fn of(&self, vm: VmUuid) -> Vec<IpAddr> {
-        self.lock().get(&vm).map(|known| known.found.clone()).unwrap_or_default()
+        self.0.lock().get(&vm).map(|known| known.found.clone()).unwrap_or_default()
     }
 
     /// The guest has started again: it may get other addresses. Those that are known stay until they are asked for.
     pub fn restarted(&self, vm: VmUuid) {
-        if let Some(known) = self.lock().get_mut(&vm) {
+        if let Some(known) = self.0.lock().get_mut(&vm) {
             known.restarted = true;
         }
     }
@@ -70,7 +66,7 @@ impl Addresses {
     pub async fn look(&self, client: &Client, running: Vec<Domain>, words: GuestWords) -> Result<(), DriverError> {
         let now = Instant::now();
         let due: Vec<Domain> = {
-            let mut all = self.lock();
+            let mut all = self.0.lock();
             all.retain(|vm, _| running.iter().any(|guest| guest.uuid == vm.0));
             let is_due = |guest: &Domain| all.get(&VmUuid(guest.uuid)).is_none_or(|known| known.is_due(now));
             running.into_iter().filter(is_due).take(MOST).collect()
@@ -87,7 +83,7 @@ impl Addresses {
     }
 
     fn note(&self, vm: VmUuid, found: Vec<IpAddr>, now: Instant) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let first = all.get(&vm).filter(|known| known.found.is_empty() && !known.restarted).map_or(now, |known| known.first);
         all.insert(vm, Known { found, first, last: now, restarted: false });
     }
@@ -134,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_guest_without_an_address_is_asked_for_less_and_less_and_one_that_has_one_hardly_ever() {
         let (addresses, vm) = (Addresses::default(), VmUuid::of("a"));
-        let is_due = || addresses.lock().get(&vm).is_none_or(|known| known.is_due(Instant::now()));
+        let is_due = || addresses.0.lock().get(&vm).is_none_or(|known| known.is_due(Instant::now()));
         let begun = Instant::now();
         let mut asked = Vec::new();
         // Listings of six hours.

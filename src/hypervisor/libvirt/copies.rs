@@ -4,10 +4,11 @@
 //! it may be torn, and nothing else tells: if this process did not make it, it is recreated.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -45,7 +46,7 @@ enum Progress {
 
 impl Copies {
     fn progress(&self, vm: VmUuid) -> Progress {
-        let mut begun = lock(&self.begun);
+        let mut begun = self.begun.lock();
         match begun.get(&vm) {
             None => return Progress::None,
             Some(copy) if !copy.is_finished() => return Progress::Underway,
@@ -58,7 +59,7 @@ impl Copies {
     /// Begins a copy unless there are too many.
     fn begin(&self, vm: VmUuid, work: impl Future<Output = Copied> + Send + 'static) {
         self.found().remove(&vm);
-        let mut begun = lock(&self.begun);
+        let mut begun = self.begun.lock();
         if begun.values().filter(|copy| !copy.is_finished()).count() < MOST {
             begun.insert(vm, AbortOnDropHandle::new(tokio::spawn(work)));
         }
@@ -70,17 +71,13 @@ impl Copies {
 
     /// Waits no longer for a copy; the daemon goes on with it.
     pub fn forget(&self, vm: VmUuid) {
-        lock(&self.begun).remove(&vm);
+        self.begun.lock().remove(&vm);
         self.found().remove(&vm);
     }
 
     fn found(&self) -> MutexGuard<'_, HashMap<VmUuid, Instant>> {
-        lock(&self.found)
+        self.found.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LibvirtDriver {

@@ -2,7 +2,8 @@
 //! each guest that still talks, three where one is far behind; with the guest agent, three. Those about addresses are few (`addresses.rs`).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::addresses::Addresses;
 use super::agent;
@@ -22,31 +23,27 @@ use crate::vm::{GuestReport, Power, Present, Seeded};
 pub struct Definitions(Mutex<HashMap<VmUuid, Found>>);
 
 impl Definitions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<VmUuid, Found>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether that VM was made or listed, and is there as far as is known.
     pub fn knows(&self, vm: VmUuid) -> bool {
-        self.lock().contains_key(&vm)
+        self.0.lock().contains_key(&vm)
     }
 
     /// All VMs that were made or listed, and are there as far as is known.
     pub fn all(&self) -> Vec<VmUuid> {
-        self.lock().keys().copied().collect()
+        self.0.lock().keys().copied().collect()
     }
 
     /// Notes the definition of a VM, in libvirt's XML.
     pub fn note(&self, vm: VmUuid, xml: &str) -> Option<Found> {
         let found = Found::read(xml)?;
-        self.lock().insert(vm, found.clone());
+        self.0.lock().insert(vm, found.clone());
         Some(found)
     }
 
     /// The definition of a domain; `None`: it has gone meanwhile, or is not of our making.
     async fn get(&self, session: &Session, domain: &Domain) -> Result<Option<Found>, DriverError> {
         let vm = VmUuid(domain.uuid);
-        let known = self.lock().get(&vm).cloned();
+        let known = self.0.lock().get(&vm).cloned();
         if known.is_some() {
             return Ok(known);
         }
@@ -78,7 +75,7 @@ impl Seen {
         let definitions = known.definitions;
         let (domains, volumes) = (session.client.domains().await?, session.client.volumes(&session.pool).await?);
         let there: HashSet<VmUuid> = domains.iter().map(|it| VmUuid(it.domain.uuid)).collect();
-        definitions.lock().retain(|vm, _| there.contains(vm));
+        definitions.0.lock().retain(|vm, _| there.contains(vm));
         self.logs.retain(|vm, _| there.contains(vm));
         let mut ours = Vec::new();
         for it in domains.iter().filter(|it| may_be_ours(&it.domain.name, it.domain.uuid)) {

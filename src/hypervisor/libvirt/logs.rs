@@ -2,9 +2,9 @@
 //! log is. virtlogd keeps a log short by giving the file another name and beginning a new one.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::client::Volume;
@@ -148,13 +148,9 @@ enum Followed {
 }
 
 impl TurnedOver {
-    fn lock(&self) -> MutexGuard<'_, HashMap<VmUuid, Followed>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes whether a log is known from its first byte on. One that was not once never is again.
     pub fn note(&self, vm: VmUuid, is_whole: bool) {
-        let mut all = self.lock();
+        let mut all = self.followed.lock();
         let followed = all.entry(vm).or_insert(Followed::Whole);
         if !is_whole {
             *followed = Followed::InParts;
@@ -162,17 +158,17 @@ impl TurnedOver {
     }
 
     pub fn forget(&self, vm: VmUuid) {
-        self.lock().remove(&vm);
+        self.followed.lock().remove(&vm);
     }
 
     /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that this process has not followed may have some,
     /// too: those of all such VMs among `known` are found at once.
     pub async fn find(&self, session: &Session, vm: VmUuid, known: &Definitions) -> Result<bool, DriverError> {
-        if matches!(self.lock().get(&vm), Some(Followed::Whole | Followed::Found)) {
+        if matches!(self.followed.lock().get(&vm), Some(Followed::Whole | Followed::Found)) {
             return Ok(true);
         }
         let _one = self.refresh.lock().await;
-        let since = match self.lock().get(&vm) {
+        let since = match self.followed.lock().get(&vm) {
             Some(Followed::Whole | Followed::Found) => return Ok(true),
             Some(Followed::Waits(since)) => *since,
             Some(Followed::InParts) | None => Instant::now(),
@@ -185,14 +181,14 @@ impl TurnedOver {
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) => Followed::Found,
             refreshed => {
                 refreshed?;
-                let mut followed = self.lock();
+                let mut followed = self.followed.lock();
                 for other in known {
                     followed.entry(other).or_insert(Followed::Found);
                 }
                 Followed::Found
             }
         };
-        self.lock().insert(vm, next);
+        self.followed.lock().insert(vm, next);
         Ok(next == Followed::Found)
     }
 }
@@ -258,10 +254,10 @@ mod tests {
     fn a_log_that_was_once_not_whole_never_is_again() {
         let (turned, vm) = (TurnedOver::default(), VmUuid::of("a"));
         turned.note(vm, true);
-        assert_eq!(turned.lock().get(&vm), Some(&Followed::Whole));
+        assert_eq!(turned.followed.lock().get(&vm), Some(&Followed::Whole));
         turned.note(vm, false);
         turned.note(vm, true);
-        assert_eq!(turned.lock().get(&vm), Some(&Followed::InParts));
+        assert_eq!(turned.followed.lock().get(&vm), Some(&Followed::InParts));
     }
 
     /// Rights and connections are those of the endpoint.

@@ -2,18 +2,20 @@
 //! are looked at meanwhile. What a look has shown counts for the change that follows at once, and for no other.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use super::LibvirtDriver;
 use super::client::Volume;
+use super::domain;
 use super::domain::Found;
 use super::link::Session;
 use super::refusal::{code, unless};
 use super::shared::Shared;
 use super::volumes::Volumes;
-use super::{LibvirtDriver, domain};
 use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
@@ -51,7 +53,7 @@ pub enum Seen {
 
 impl Looks {
     fn domains(&self) -> MutexGuard<'_, HashMap<VmUuid, (Known, Instant)>> {
-        self.domains.lock().unwrap_or_else(PoisonError::into_inner)
+        self.domains.lock()
     }
 
     fn note(&self, vm: VmUuid, known: Known) {

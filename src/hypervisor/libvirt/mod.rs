@@ -37,11 +37,12 @@ mod volumes;
 mod xdr;
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use parking_lot::MutexGuard;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -96,7 +97,7 @@ pub struct LibvirtDriver {
     looks: Looks,
     told: Arc<Told>,
     /// What guests have said, by the last listing.
-    reports: std::sync::Mutex<HashMap<VmUuid, GuestReport>>,
+    reports: parking_lot::Mutex<HashMap<VmUuid, GuestReport>>,
     shutdowns: Shutdowns,
 }
 
@@ -123,13 +124,13 @@ impl LibvirtDriver {
             listed: Mutex::default(),
             looks: Looks::default(),
             told,
-            reports: std::sync::Mutex::default(),
+            reports: parking_lot::Mutex::default(),
             shutdowns: Shutdowns::default(),
         })
     }
 
     fn reports(&self) -> MutexGuard<'_, HashMap<VmUuid, GuestReport>> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.lock()
     }
 
     /// The network of interfaces that name none.

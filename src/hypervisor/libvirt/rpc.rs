@@ -2,10 +2,11 @@
 //! (virnetprotocol.x in its sources): a header of seven numbers, then the arguments in XDR.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -92,19 +93,15 @@ struct Calls {
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn end(&self, why: RpcError) {
-        let mut calls = self.lock();
+        let mut calls = self.calls.lock();
         calls.ended.get_or_insert(why);
         // Those who wait see that their channel has ended.
         calls.by_serial.clear();
     }
 
     fn why(&self) -> RpcError {
-        self.lock().ended.clone().unwrap_or(RpcError::Closed)
+        self.calls.lock().ended.clone().unwrap_or(RpcError::Closed)
     }
 }
 
@@ -130,7 +127,7 @@ impl Connection {
 
     /// Whether the other side is known to have ended the connection.
     pub fn is_closed(&self) -> bool {
-        self.waiting.lock().ended.is_some()
+        self.waiting.calls.lock().ended.is_some()
     }
 
     /// Calls a procedure; the value is its answer.
@@ -183,7 +180,7 @@ impl Connection {
     fn begin(&self, program: u32) -> Result<Call<'_>, RpcError> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let (sender, answers) = mpsc::unbounded_channel();
-        let mut calls = self.waiting.lock();
+        let mut calls = self.waiting.calls.lock();
         if let Some(why) = &calls.ended {
             return Err(why.clone());
         }
@@ -214,7 +211,7 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        self.connection.waiting.lock().by_serial.remove(&self.serial);
+        self.connection.waiting.calls.lock().by_serial.remove(&self.serial);
     }
 }
 
@@ -256,7 +253,7 @@ async fn watch(waiting: &Waiting, outgoing: &mpsc::Sender<Vec<u8>>) {
     while unanswered < UNANSWERED {
         sleep(PING_EVERY).await;
         let heard = waiting.heard.swap(false, Ordering::Relaxed);
-        if waiting.lock().by_serial.is_empty() {
+        if waiting.calls.lock().by_serial.is_empty() {
             unanswered = 0;
             continue;
         }
@@ -290,7 +287,7 @@ async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, repli
     if kind == EVENT {
         on_event(procedure, &body);
     } else {
-        let calls = waiting.lock();
+        let calls = waiting.calls.lock();
         if let Some(sender) = calls.by_serial.get(&serial) {
             let _ = sender.send(Message { kind, status, body });
         }

@@ -2,10 +2,10 @@
 //! has just called running runs.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -44,14 +44,10 @@ impl Default for Told {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Told {
     /// Comes before a request that says whether a VM runs: what the daemon tells from now on counts more than the answer.
     pub fn await_answer(&self, vm: VmUuid) {
-        lock(&self.known).insert(vm, Known::Awaited);
+        self.known.lock().insert(vm, Known::Awaited);
     }
 
     /// The answer: the VM is so, and stays so for that time unless the daemon tells otherwise.
@@ -65,26 +61,26 @@ impl Told {
     }
 
     fn answered(&self, key: &MachineKey, present: Present, time: Duration, is_to_stop: bool) {
-        if let Some(known @ Known::Awaited) = lock(&self.known).get_mut(&key.vm) {
+        if let Some(known @ Known::Awaited) = self.known.lock().get_mut(&key.vm) {
             *known = Known::Running(Box::new(Running { key: key.clone(), present, until: Instant::now() + time, is_to_stop }));
         }
     }
 
     /// The VM, if it is known to run, and as the VM of that machine.
     pub fn of(&self, key: &MachineKey) -> Option<Present> {
-        match lock(&self.known).get(&key.vm) {
+        match self.known.lock().get(&key.vm) {
             Some(Known::Running(running)) if running.key == *key && Instant::now() < running.until => Some(running.present.clone()),
             _ => None,
         }
     }
 
     pub fn forget(&self, vm: VmUuid) {
-        lock(&self.known).remove(&vm);
+        self.known.lock().remove(&vm);
     }
 
     /// The VMs that have started or restarted since the last call.
     pub fn restarted(&self) -> HashSet<VmUuid> {
-        std::mem::take(&mut lock(&self.restarted))
+        std::mem::take(&mut self.restarted.lock())
     }
 
     /// Takes what the daemon tells. It is worth a look unless a pass of this process expects it, and looks.
@@ -96,11 +92,11 @@ impl Told {
         let is_expected = match event.what {
             What::Other => return,
             What::Rebooted => false,
-            What::Started => lock(&self.known).contains_key(&vm),
+            What::Started => self.known.lock().contains_key(&vm),
             What::Stopped | What::Removed => self.ended(vm, event.what == What::Removed),
         };
         if matches!(event.what, What::Started | What::Rebooted) {
-            lock(&self.restarted).insert(vm);
+            self.restarted.lock().insert(vm);
         }
         if !is_expected {
             self.changes.send_replace(());
@@ -109,7 +105,7 @@ impl Told {
 
     /// Ends what was known of a VM. The value: whether its end is expected.
     fn ended(&self, vm: VmUuid, is_removed: bool) -> bool {
-        let mut all = lock(&self.known);
+        let mut all = self.known.lock();
         let is_expected = match all.remove(&vm) {
             Some(Known::Awaited) => true,
             Some(Known::Running(running)) => running.is_to_stop && Instant::now() < running.until,
@@ -125,7 +121,7 @@ impl Told {
 
     /// A new connection: what was told meanwhile was missed.
     pub fn missed(&self) {
-        lock(&self.known).clear();
+        self.known.lock().clear();
         self.changes.send_replace(());
     }
 

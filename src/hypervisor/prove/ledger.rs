@@ -1,8 +1,9 @@
 //! What a run has made and not yet removed, and its removal.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::Bench;
@@ -21,25 +22,21 @@ pub struct Ledger(Mutex<Vec<Arc<Machine>>>);
 impl Ledger {
     /// Before anything of it is made.
     pub fn note(&self, machine: &Arc<Machine>) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|known| known.key != machine.key);
         all.push(machine.clone());
     }
 
     pub fn keys(&self) -> Vec<MachineKey> {
-        self.lock().iter().map(|machine| machine.key.clone()).collect()
+        self.0.lock().iter().map(|machine| machine.key.clone()).collect()
     }
 
     fn all(&self) -> Vec<Arc<Machine>> {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     fn is_gone(&self, key: &MachineKey) {
-        self.lock().retain(|known| known.key != *key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Machine>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().retain(|known| known.key != *key);
     }
 }
 

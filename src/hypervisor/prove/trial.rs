@@ -1,9 +1,10 @@
 //! What a case works with: connections, machines, and passes until something is so. It ends between two calls, never in one.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::run::{Run, Twin};
@@ -184,7 +185,7 @@ impl<'a> Trial<'a> {
         if Instant::now() < self.until {
             return Ok(());
         }
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let trouble = self.trouble.lock().clone();
         let trouble = trouble.map(|text| format!("; the last failure: {text}")).unwrap_or_default();
         failed(format!("it takes longer than {} s{trouble}. --timeout gives it more", self.bench.limit.as_secs()))
     }
@@ -192,7 +193,7 @@ impl<'a> Trial<'a> {
     /// A failure that should pass: it is said, and waited for.
     async fn trouble(&self, text: String, after: Duration) {
         self.bench.say(&format!("  again: {text}"));
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *self.trouble.lock() = Some(text);
         self.rest(after.max(AGAIN)).await;
     }
 

@@ -2,8 +2,8 @@
 //! takes, so it decides nothing that cannot be taken back: what is destroyed is read again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use roxmltree::Node;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -68,22 +68,22 @@ struct Vm {
 impl Mirror {
     /// These filters begin to tell of these folders.
     pub fn begin(&self, folders: HashMap<String, Reference>) {
-        *self.lock() = Told { folders, ..Told::default() };
+        *self.told.lock() = Told { folders, ..Told::default() };
     }
 
     /// A request begins to be told of what has changed before it and will change.
     pub fn ask(&self) {
-        self.lock().requests += 1;
+        self.told.lock().requests += 1;
     }
 
     /// What had changed before the last request is told, even if that is nothing.
     pub fn settle(&self) {
-        self.lock().settle();
+        self.told.lock().settle();
     }
 
     /// All that is there was told; `false`: not all may be read.
     pub fn is_whole(&self) -> bool {
-        let mut told = self.lock();
+        let mut told = self.told.lock();
         told.settle();
         let (was_live, is_live) = (told.is_live, !told.is_partial);
         told.is_live = is_live;
@@ -96,7 +96,7 @@ impl Mirror {
 
     /// Nothing is told any more. A listing finds out why.
     pub fn end(&self) {
-        *self.lock() = Told::default();
+        *self.told.lock() = Told::default();
         self.changes.send_replace(());
         self.news.send_replace(());
     }
@@ -104,7 +104,7 @@ impl Mirror {
     /// Notes a set of updates.
     pub fn apply(&self, set: Node) {
         let mut has_changed = false;
-        let mut told = self.lock();
+        let mut told = self.told.lock();
         for of_filter in children(set, "filterSet") {
             let folder = child(of_filter, "filter").and_then(Reference::of).and_then(|filter| told.folders.get(&filter.id).cloned());
             for update in children(of_filter, "objectSet") {
@@ -119,31 +119,31 @@ impl Mirror {
     }
 
     pub fn is_live(&self) -> bool {
-        self.lock().is_live
+        self.told.lock().is_live
     }
 
     /// A machine's own VM.
     pub fn find(&self, key: &MachineKey) -> Option<Found> {
-        let told = self.lock();
+        let told = self.told.lock();
         let mut ours = told.vms.values().filter(|vm| vm.found.has_uuid(key.vm) && vm.found.is_ours(key));
         ours.next().filter(|vm| told.is_live && vm.doubted.is_none()).map(|vm| vm.found.clone())
     }
 
     pub fn vm(&self, vm: &Reference) -> Option<Found> {
-        let told = self.lock();
+        let told = self.told.lock();
         told.vms.get(vm).filter(|vm| told.is_live && vm.doubted.is_none()).map(|vm| vm.found.clone())
     }
 
     /// What has that name in a folder; `None`: of that folder nothing is told.
     pub fn named(&self, folder: &Reference, name: &str) -> Option<Option<Reference>> {
-        let told = self.lock();
+        let told = self.told.lock();
         let mut named = told.vms.values().filter(|vm| vm.folder == *folder && vm.found.name == name);
         told.tells_of(folder).then(|| named.next().map(|vm| vm.found.vm.clone()))
     }
 
     /// The VMs in a folder; `None`: of that folder, or of one of them, it is not told how it is.
     pub fn all(&self, folder: &Reference) -> Option<Vec<Found>> {
-        let told = self.lock();
+        let told = self.told.lock();
         let vms = || told.vms.values().filter(|vm| vm.folder == *folder);
         let is_behind = vms().any(|vm| vm.doubted.is_some()) || told.early.values().any(Early::is_missing);
         (told.tells_of(folder) && !is_behind).then(|| vms().map(|vm| vm.found.clone()).collect())
@@ -151,23 +151,23 @@ impl Mirror {
 
     /// How a task is, if that was told.
     pub fn task(&self, id: &str) -> Option<TaskState> {
-        let told = self.lock();
+        let told = self.told.lock();
         told.tasks.get(id).filter(|_| told.is_live).and_then(Task::state)
     }
 
     /// A task was asked for. What is told of it later may be older.
     pub fn asked(&self, id: &str, task: Task) {
-        self.lock().note_task(id.to_owned(), |known| *known = task);
+        self.told.lock().note_task(id.to_owned(), |known| *known = task);
     }
 
     /// It is in our folder: until that is told, the folder is read.
     pub fn read(&self, vm: &Reference) {
-        self.lock().note_early(vm, Early::Read);
+        self.told.lock().note_early(vm, Early::Read);
     }
 
     /// It was changed, and that is not told: it is read until a request that begins later is answered.
     pub fn note_error(&self, vm: &Reference) {
-        let mut told = self.lock();
+        let mut told = self.told.lock();
         let during = told.requests;
         match told.vms.get_mut(vm) {
             Some(vm) => vm.doubted = Some(during),
@@ -177,7 +177,7 @@ impl Mirror {
 
     /// It was destroyed, whatever is told of it later.
     pub fn forget(&self, vm: &Reference) {
-        let mut told = self.lock();
+        let mut told = self.told.lock();
         told.vms.remove(vm);
         told.note_early(vm, Early::Destroyed);
     }
@@ -190,10 +190,6 @@ impl Mirror {
     /// Changes when a VM has come, gone or changed.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

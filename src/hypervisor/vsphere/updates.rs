@@ -1,19 +1,19 @@
 //! What changes at a vCenter, told by it: one collector and one open request for each session, for all folders that are looked after.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::CAPS;
 use super::client::{Client, Version};
 use super::fault::Error;
-use super::found;
 use super::soap::Reference;
+use super::{CAPS, found};
 use crate::hypervisor::DriverError;
 
 /// How long the vCenter keeps a request if nothing changes: so long one that hangs may pass for a quiet one.
@@ -56,7 +56,7 @@ impl Drop for Listener {
 
 impl Following {
     fn listen(&self, client: &Arc<Client>, folder: String) -> Listener {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.lock();
         let follower = current.upgrade().unwrap_or_else(|| {
             let folders = watch::Sender::new(Folders::new());
             let task = AbortOnDropHandle::new(tokio::spawn(follow(client.clone(), folders.subscribe())));

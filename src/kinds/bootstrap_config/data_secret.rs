@@ -2,13 +2,13 @@
 //! machine has it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::context::Context;
@@ -72,18 +72,18 @@ impl<T> Default for ByUid<T> {
 
 impl<T> ByUid<T> {
     pub fn keep(&self, uid: String, value: T) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, value);
+        self.0.lock().insert(uid, value);
     }
 
     pub fn is(&self, uid: &str, value: T) -> bool
     where
         T: PartialEq,
     {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uid) == Some(&value)
+        self.0.lock().get(uid) == Some(&value)
     }
 
     pub fn take(&self, uid: &str) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
+        self.0.lock().remove(uid)
     }
 }
 

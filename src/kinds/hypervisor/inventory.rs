@@ -2,9 +2,9 @@
 //! costs no call. Nothing is destroyed on its word, and absence in it is confirmed by a direct look.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::decide::orphans::Orphan;
 use crate::api::name::{ObjectKey, VmUuid};
@@ -31,17 +31,17 @@ struct Inventory {
 impl Inventories {
     /// What is known of the endpoint: `Unchecked` until its first listing.
     pub fn reach(&self, key: &ObjectKey) -> Reach {
-        self.lock().get(key).and_then(|i| i.reach.clone()).unwrap_or(Reach::Unchecked)
+        self.by_hypervisor.lock().get(key).and_then(|i| i.reach.clone()).unwrap_or(Reach::Unchecked)
     }
 
     /// The row of a VM that was seen running.
     pub fn running(&self, key: &ObjectKey, vm: VmUuid) -> Option<Present> {
-        self.lock().get(key)?.vms.get(&vm).filter(|p| p.power == Power::On).cloned()
+        self.by_hypervisor.lock().get(key)?.vms.get(&vm).filter(|p| p.power == Power::On).cloned()
     }
 
     /// Remembers a direct look at one VM (`None`: it is not there).
     pub fn note(&self, key: &ObjectKey, vm: VmUuid, present: Option<Present>) {
-        let mut all = self.lock();
+        let mut all = self.by_hypervisor.lock();
         let vms = &mut all.entry(key.clone()).or_default().vms;
         match present {
             Some(present) => vms.insert(vm, present),
@@ -51,7 +51,7 @@ impl Inventories {
 
     /// Takes a listing over. Returns the VMs whose row changed, appeared or vanished.
     pub fn listed(&self, key: &ObjectKey, rows: Vec<Row>) -> Vec<VmUuid> {
-        let mut all = self.lock();
+        let mut all = self.by_hypervisor.lock();
         let inventory = all.entry(key.clone()).or_default();
         let next: HashMap<VmUuid, Present> = rows
             .into_iter()
@@ -72,7 +72,7 @@ impl Inventories {
 
     /// Remembers which VMs no machine asks for now, and says since when that is so.
     pub fn orphans(&self, key: &ObjectKey, now_without: Vec<MachineKey>, now: Timestamp) -> Vec<Orphan> {
-        let mut all = self.lock();
+        let mut all = self.by_hypervisor.lock();
         let known = &mut all.entry(key.clone()).or_default().orphans;
         known.retain(|vm, _| now_without.iter().any(|key| key.vm == *vm));
         now_without.into_iter().map(|key| Orphan { since: *known.entry(key.vm).or_insert(now), key }).collect()
@@ -80,14 +80,14 @@ impl Inventories {
 
     /// A machine that the cache does not hold asks for the VM: its time as an orphan begins again.
     pub fn is_claimed(&self, key: &ObjectKey, vm: VmUuid, now: Timestamp) {
-        if let Some(since) = self.lock().get_mut(key).and_then(|inventory| inventory.orphans.get_mut(&vm)) {
+        if let Some(since) = self.by_hypervisor.lock().get_mut(key).and_then(|inventory| inventory.orphans.get_mut(&vm)) {
             *since = now;
         }
     }
 
     /// Remembers that the endpoint did not answer. Returns how many times in a row.
     pub fn failed(&self, key: &ObjectKey, cause: String) -> u32 {
-        let mut all = self.lock();
+        let mut all = self.by_hypervisor.lock();
         let inventory = all.entry(key.clone()).or_default();
         inventory.reach = Some(Reach::Unreachable(cause));
         inventory.failures = inventory.failures.saturating_add(1);
@@ -96,11 +96,6 @@ impl Inventories {
 
     /// Forgets an endpoint whose object is gone.
     pub fn forget(&self, key: &ObjectKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Inventory>> {
-        // A panic while it was held leaves a map that is still whole: every change is one call.
-        self.by_hypervisor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_hypervisor.lock().remove(key);
     }
 }

@@ -2,11 +2,11 @@
 //! endpoint did not accept them. It is not watched, so no right to list Secrets is needed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::name::ObjectKey;
@@ -34,7 +34,7 @@ impl Logins {
         let Some(reference) = &object.spec.credentials_ref else { return Ok(Login::default()) };
         let key = ObjectKey::of(&object.metadata);
         let generation = object.metadata.generation;
-        if let Some(known) = self.lock().get(&key).filter(|known| known.generation == generation && seconds(known.read, now) < FRESH_SECONDS) {
+        if let Some(known) = self.0.lock().get(&key).filter(|known| known.generation == generation && seconds(known.read, now) < FRESH_SECONDS) {
             return Ok(known.login.clone());
         }
         let namespace = object.namespace().unwrap_or_default();
@@ -44,17 +44,13 @@ impl Logins {
         let secret = found.ok_or_else(|| failed(&"does not exist: create it"))?;
         let values = secret.data.unwrap_or_default().into_iter().map(|(name, value)| (name, value.0)).collect();
         let login = Login::new(place, values);
-        self.lock().insert(key, Known { login: login.clone(), generation, read: now });
+        self.0.lock().insert(key, Known { login: login.clone(), generation, read: now });
         Ok(login)
     }
 
     /// Lets the next call read the Secret.
     pub fn forget(&self, hypervisor: &ObjectKey) {
-        self.lock().remove(hypervisor);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(hypervisor);
     }
 }
 

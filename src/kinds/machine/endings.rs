@@ -1,9 +1,9 @@
 //! Since when the pods on the Nodes of machines that go are seen to end: the time in a pod is that of another clock.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::api::name::VmUuid;
 use crate::domain::node::drain::PodOnNode;
@@ -16,7 +16,7 @@ impl Endings {
     /// Takes in the pods on a Node as they are now; returns since when each of them is seen to end.
     pub fn note(&self, vm: VmUuid, pods: &[PodOnNode], now: Timestamp) -> HashMap<String, Timestamp> {
         let ending = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).filter_map(|pod| pod.metadata.uid.clone());
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let before = all.remove(&vm).unwrap_or_default();
         let since = |uid: String| {
             let since = before.get(&uid).copied().unwrap_or(now);
@@ -30,11 +30,7 @@ impl Endings {
     }
 
     pub fn forget(&self, vm: VmUuid) {
-        self.lock().remove(&vm);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<VmUuid, HashMap<String, Timestamp>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&vm);
     }
 }
 
@@ -57,6 +53,6 @@ mod tests {
         let both = [("a".to_owned(), at(1_000)), ("b".to_owned(), at(1_060))];
         assert_eq!(endings.note(vm, &[pod("a", long_ago), pod("b", long_ago)], at(1_060)), both.into());
         endings.note(vm, &[], at(1_070));
-        assert!(endings.lock().is_empty(), "what is gone is forgotten");
+        assert!(endings.0.lock().is_empty(), "what is gone is forgotten");
     }
 }

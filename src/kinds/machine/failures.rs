@@ -1,9 +1,9 @@
 //! Calls that fail though the fault should pass by itself: after some of them the machine says so, with the hypervisor's own words.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::context::Context;
 use super::decide::driver_failure::{self, AfterFailure};
@@ -21,7 +21,7 @@ pub struct Failures(Mutex<HashMap<VmUuid, Streak>>);
 
 impl Failures {
     fn all(&self) -> MutexGuard<'_, HashMap<VmUuid, Streak>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn failed(&self, vm: VmUuid, words: &str, now: Timestamp) -> Option<String> {

@@ -1,10 +1,11 @@
 //! What a machine is given with its first start: taken from the bootstrap Secret once, kept in memory while the VM is being made.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use super::context::Context;
 use super::decide::step::Target;
@@ -23,15 +24,15 @@ pub struct Seeds {
 
 impl Seeds {
     pub fn forget(&self, vm: VmUuid) {
-        self.by_vm.lock().unwrap_or_else(PoisonError::into_inner).remove(&vm);
+        self.by_vm.lock().remove(&vm);
     }
 
     fn get(&self, vm: VmUuid) -> Option<Arc<Seed>> {
-        self.by_vm.lock().unwrap_or_else(PoisonError::into_inner).get(&vm).cloned()
+        self.by_vm.lock().get(&vm).cloned()
     }
 
     fn keep(&self, vm: VmUuid, seed: Arc<Seed>) {
-        self.by_vm.lock().unwrap_or_else(PoisonError::into_inner).insert(vm, seed);
+        self.by_vm.lock().insert(vm, seed);
     }
 }
 

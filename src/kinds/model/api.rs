@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -15,6 +15,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::Layer;
 
@@ -68,11 +69,11 @@ impl Api {
     pub fn put(&self, resource: &str, object: Value) {
         let name = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = (resource.to_owned(), name("namespace"), name("name"));
-        self.lock().create(key, object, (self.now)());
+        self.store.lock().create(key, object, (self.now)());
     }
 
     pub fn merge(&self, resource: &str, namespace: &str, name: &str, patch: &Value) {
-        let mut store = self.lock();
+        let mut store = self.store.lock();
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         if let Some(mut object) = store.objects.get(&key).cloned() {
             json_patch::merge(&mut object, patch);
@@ -81,31 +82,27 @@ impl Api {
     }
 
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
-        self.lock().delete(&(resource.to_owned(), namespace.to_owned(), name.to_owned()), (self.now)());
+        self.store.lock().delete(&(resource.to_owned(), namespace.to_owned(), name.to_owned()), (self.now)());
     }
 
     pub fn all(&self, resource: &str) -> Vec<Value> {
-        self.lock().objects.iter().filter(|(key, _)| key.0.ends_with(&format!("/{resource}"))).map(|(_, object)| object.clone()).collect()
+        self.store.lock().objects.iter().filter(|(key, _)| key.0.ends_with(&format!("/{resource}"))).map(|(_, object)| object.clone()).collect()
     }
 
     /// Each request that was no watch, in the order in which they came, and which of them changed nothing. They are counted again then.
     pub fn take_requests(&self) -> (Vec<String>, Vec<String>) {
-        let mut store = self.lock();
+        let mut store = self.store.lock();
         (std::mem::take(&mut store.requests), std::mem::take(&mut store.without_effect))
     }
 
     /// Whether the process is to die now; it is asked once for each time.
     pub fn take_crash(&self) -> bool {
-        let mut store = self.lock();
+        let mut store = self.store.lock();
         let crashed = std::mem::take(&mut store.crashed);
         if crashed {
             store.watches.clear();
         }
         crashed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap()
     }
 
     async fn serve(&self, cluster: &str, request: Request<Body>) -> Result<Answer, std::io::Error> {
@@ -117,7 +114,7 @@ impl Api {
         }
         let request = format!("{} {path} {cluster}", parts.method);
         let fault = {
-            let mut store = self.lock();
+            let mut store = self.store.lock();
             let fault = store.plan.fault(&request, &store.requests);
             store.requests.push(request.clone());
             fault
@@ -131,17 +128,17 @@ impl Api {
             Some(Fault::Conflict) if parts.method != Method::GET => return Ok(refusal(409, "Conflict")),
             Some(Fault::NoAnswer) => pending().await,
             Some(Fault::CrashBefore) => {
-                self.lock().crashed = true;
+                self.store.lock().crashed = true;
                 pending().await
             }
             _ => {}
         }
-        let answer = self.lock().counted(request, |store| store.answer(&parts.method, &path, &query, body, (self.now)()));
+        let answer = self.store.lock().counted(request, |store| store.answer(&parts.method, &path, &query, body, (self.now)()));
         match fault {
             Some(Fault::ReplyLost) => lost("the reply was lost"),
             Some(Fault::TimeoutAfterEffect) => Ok(refusal(504, "Timeout")),
             Some(Fault::CrashAfter) => {
-                self.lock().crashed = true;
+                self.store.lock().crashed = true;
                 pending().await
             }
             _ => Ok(answer.map_or_else(|(code, reason)| refusal(code, reason), |object| response(200, object))),
@@ -149,7 +146,7 @@ impl Api {
     }
 
     fn watch(&self, path: &str, query: &str) -> Answer {
-        let mut store = self.lock();
+        let mut store = self.store.lock();
         let (resource, ..) = read(path);
         let from = query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")).and_then(|v| v.parse().ok()).unwrap_or(0);
         let (sender, receiver): (_, UnboundedReceiver<Bytes>) = unbounded();
@@ -364,6 +361,6 @@ impl Store {
 impl Api {
     /// The garbage collector has a look.
     pub fn collect(&self) {
-        self.lock().collect((self.now)());
+        self.store.lock().collect((self.now)());
     }
 }

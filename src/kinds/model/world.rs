@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -101,7 +102,7 @@ impl World {
         let watching = Watching { client: client.clone(), selection: Selection::default(), metrics, readiness, stop: stop.clone() };
         let calls = self.calls.clone();
         let settings = DriverSettings {
-            hook: Arc::new(move |call| calls.lock().unwrap().push(call.call)),
+            hook: Arc::new(move |call| calls.lock().push(call.call)),
             ..DriverSettings::uncounted(self.state.clone(), 4, clock(self.start))
         };
         let (cluster, there) = (Cluster::new(client.clone()), self.api.client("workload"));
@@ -226,7 +227,7 @@ impl World {
     /// What was asked since it was taken last.
     fn take_cost(&self) -> Cost {
         let (requests, without_effect) = self.api.take_requests();
-        Cost { requests, without_effect, calls: std::mem::take(&mut *self.calls.lock().unwrap()) }
+        Cost { requests, without_effect, calls: std::mem::take(&mut *self.calls.lock()) }
     }
 
     /// Two machines that run, and are left alone for that time; what it costs to look after them.

@@ -2,10 +2,11 @@
 //! watch would make or remove machines twice. Lost with the process: the caches of the next one begin with what is there.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use crate::api::machine::WindowsMachine;
 use crate::guards::Guard;
@@ -40,26 +41,26 @@ struct Memory {
 impl Memories {
     pub fn made(&self, pool: &str, object: WindowsMachine, now: Timestamp) {
         if let Some(uid) = object.uid().filter(|_| Guard::MadeMachines.holds()) {
-            self.lock().entry(pool.to_owned()).or_default().made.insert(uid, (object, now));
+            self.0.lock().entry(pool.to_owned()).or_default().made.insert(uid, (object, now));
         }
     }
 
     pub fn no_answer(&self, pool: &str, name: String) {
-        self.lock().entry(pool.to_owned()).or_default().unanswered.push(name);
+        self.0.lock().entry(pool.to_owned()).or_default().unanswered.push(name);
     }
 
     /// A name to try again.
     pub fn take_unanswered(&self, pool: &str) -> Option<String> {
-        self.lock().get_mut(pool)?.unanswered.pop().filter(|_| Guard::UnansweredNames.holds())
+        self.0.lock().get_mut(pool)?.unanswered.pop().filter(|_| Guard::UnansweredNames.holds())
     }
 
     pub fn removed(&self, pool: &str, machine: &str, now: Timestamp) {
-        self.lock().entry(pool.to_owned()).or_default().removed.insert(machine.to_owned(), now);
+        self.0.lock().entry(pool.to_owned()).or_default().removed.insert(machine.to_owned(), now);
     }
 
     /// Machines that were made and that `cached` does not show yet. What it shows is forgotten, with its name: no other machine gets that one.
     pub fn unseen(&self, pool: &str, cached: &[Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(memory) = all.get_mut(pool) else { return Vec::new() };
         keep_recent(&mut memory.removed, now);
         for machine in cached {
@@ -71,18 +72,18 @@ impl Memories {
 
     /// Machines that were made and that the watch has not shown for so long that they must be asked for.
     pub fn overdue(&self, pool: &str, now: Timestamp) -> Vec<WindowsMachine> {
-        let all = self.lock();
+        let all = self.0.lock();
         let made = all.get(pool).into_iter().flat_map(|memory| memory.made.values());
         made.filter(|(_, at)| now.duration_since(*at) >= REMEMBERED).map(|(object, _)| object.clone()).collect()
     }
 
     pub fn configured(&self, pool: &str, machine: &str, now: Timestamp) {
-        self.lock().entry(pool.to_owned()).or_default().configured.insert(machine.to_owned(), now);
+        self.0.lock().entry(pool.to_owned()).or_default().configured.insert(machine.to_owned(), now);
     }
 
     /// Machines whose configuration was made and is not among those that the cache shows, which are forgotten.
     pub fn unseen_configs(&self, pool: &str, shown: impl IntoIterator<Item = String>, now: Timestamp) -> HashSet<String> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(memory) = all.get_mut(pool) else { return HashSet::new() };
         keep_recent(&mut memory.configured, now);
         for machine in shown {
@@ -92,19 +93,19 @@ impl Memories {
     }
 
     pub fn is_removed(&self, pool: &str, machine: &str) -> bool {
-        self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
+        self.0.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
     }
 
     /// A machine that the watch has shown, or the API server does not know, is no longer remembered.
     pub fn seen(&self, machine: &str) {
-        for memory in self.lock().values_mut() {
+        for memory in self.0.lock().values_mut() {
             memory.made.remove(machine);
         }
     }
 
     /// What is left of `rest` since the last pass; `None`: nothing, and this pass becomes the last.
     pub fn rests(&self, pool: &str, rest: SignedDuration, now: Timestamp) -> Option<SignedDuration> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let memory = all.entry(pool.to_owned()).or_default();
         let left = memory.looked.and_then(|looked| left_of(rest, looked, now));
         if left.is_none() {
@@ -123,22 +124,18 @@ impl Memories {
     }
 
     fn refused(&self, pool: &str, why: String, now: Timestamp) {
-        self.lock().entry(pool.to_owned()).or_default().refused = Some((why, now));
+        self.0.lock().entry(pool.to_owned()).or_default().refused = Some((why, now));
     }
 
     /// Why nothing is made, and how long that lasts; `None`: it may be tried.
     pub fn refusal(&self, pool: &str, now: Timestamp) -> Option<(String, SignedDuration)> {
-        let all = self.lock();
+        let all = self.0.lock();
         let (why, at) = all.get(pool)?.refused.as_ref()?;
         Some((why.clone(), left_of(REFUSED, *at, now)?))
     }
 
     pub fn forget(&self, pool: &str) {
-        self.lock().remove(pool);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(pool);
     }
 }
 

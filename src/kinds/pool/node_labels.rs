@@ -80,7 +80,8 @@ fn patch_of_config(has: &Kubelet, wanted: &Kubelet) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use super::*;
     use crate::api::machine::WindowsMachine;
@@ -124,7 +125,7 @@ mod tests {
             let ctx = shared.pool();
             reach(&ctx.clusters, &cluster).await;
             change_node(&ctx, &cluster, &found, &had, "win-1", &wanted.spec).await.unwrap();
-            assert_eq!(server.lock().unwrap().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), is_changed, "{uid}");
+            assert_eq!(server.lock().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), is_changed, "{uid}");
         }
     }
 }

@@ -2,9 +2,9 @@
 //! and what an agent says, is played.
 
 use std::net::IpAddr;
-use std::sync::Mutex;
 
 use capw_patience::within;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::between::{Answer, Between};
@@ -96,7 +96,7 @@ async fn an_agent_is_asked_where_no_network_has_leased_anything() {
         }
         let mut decoder = Decoder(arguments);
         let (_name, _uuid, _id, command) = (decoder.text().unwrap(), decoder.uuid().unwrap(), decoder.u32().unwrap(), decoder.text().unwrap());
-        noted.lock().unwrap().push(command);
+        noted.lock().push(command);
         let interfaces = json!([
             {"name": "Ethernet", "hardware-address": own, "ip-addresses": [{"ip-address-type": "ipv4", "ip-address": "10.0.0.9", "prefix": 24}]},
             {"name": "vEthernet (nat)", "hardware-address": "00:15:5d:01:02:03", "ip-addresses": [{"ip-address": "172.20.0.1"}]},
@@ -106,6 +106,6 @@ async fn an_agent_is_asked_where_no_network_has_leased_anything() {
     let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
     assert!(machine.create(&*driver, MANY).await);
     assert_eq!(addresses(&*driver).await, ["10.0.0.9"]);
-    let commands = commands.lock().unwrap().clone();
+    let commands = commands.lock().clone();
     assert!(matches!(&commands[..], [only] if only.contains("guest-network-get-interfaces")), "{commands:?}");
 }

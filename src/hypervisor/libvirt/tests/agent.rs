@@ -1,9 +1,8 @@
 //! The words of guests by the QEMU guest agent. The daemon and QEMU are real; the agent is played, since the guest is a boot sector.
 
-use std::sync::Mutex;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::between::{Answer, Between};
@@ -52,13 +51,13 @@ async fn the_agent_of_a_guest_gives_its_report() {
     let (agent, played) = (Arc::new(Mutex::new(Agent::default())), Arc::new(Mutex::new(false)));
     let (answers, plays) = (agent.clone(), played.clone());
     let between = Between::new(&daemon.socket(), move |program, procedure, arguments| {
-        if program != QEMU || !*plays.lock().unwrap() {
+        if program != QEMU || !*plays.lock() {
             return Answer::Real;
         }
         let mut decoder = Decoder(arguments);
         let (_name, _uuid, _id, command) = (decoder.text().unwrap(), decoder.uuid().unwrap(), decoder.u32().unwrap(), decoder.text().unwrap());
         assert_eq!(procedure, 3);
-        answers.lock().unwrap().answer(&serde_json::from_str(&command).unwrap())
+        answers.lock().answer(&serde_json::from_str(&command).unwrap())
     });
     let (driver, machine) = (endpoint.at(between.socket(), Arc::new(|_| Fate::Pass)), Machine::new("agent", endpoint.spec()));
     assert!(machine.create(&*driver, MANY).await);
@@ -66,19 +65,19 @@ async fn the_agent_of_a_guest_gives_its_report() {
     let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
     let report = async |wanted: &Wanted| driver.list(wanted).await.unwrap().rows.remove(0).present.report;
     assert_eq!(report(&wanted).await, None, "the daemon itself says that there is no agent");
-    *played.lock().unwrap() = true;
-    let holds = |text: Option<String>| agent.lock().unwrap().file = text.map(String::into_bytes);
+    *played.lock() = true;
+    let holds = |text: Option<String>| agent.lock().file = text.map(String::into_bytes);
     let said = |sequence| GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() };
     assert_eq!(report(&wanted).await, None, "there is no report yet");
     holds(Some(format!("{}\r\n{}\r\n", said(1).line(), said(2).line())));
     assert_eq!(report(&wanted).await, Some(said(2)));
-    assert!(!agent.lock().unwrap().is_open, "as long as it is open, the guest cannot write it");
+    assert!(!agent.lock().is_open, "as long as it is open, the guest cannot write it");
     for lost in [Some("noise".repeat(8 << 10)), Some(String::new()), None] {
         holds(lost);
         assert_eq!(report(&wanted).await, Some(said(2)), "what was said stays");
     }
-    agent.lock().unwrap().asked.clear();
-    assert_eq!((report(&Wanted::default()).await, agent.lock().unwrap().asked.len()), (Some(said(2)), 0), "who is not asked for is not asked");
+    agent.lock().asked.clear();
+    assert_eq!((report(&Wanted::default()).await, agent.lock().asked.len()), (Some(said(2)), 0), "who is not asked for is not asked");
     assert_eq!(machine.present(&*driver).await.report, Some(said(2)));
 }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -83,7 +83,7 @@ impl Cluster {
 
     /// The value of a Python expression about the cluster.
     pub fn ask<T: DeserializeOwned>(&self, expression: &str) -> T {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut commands = self.commands.lock();
         let (input, output) = &mut *commands;
         writeln!(input, "{expression}").unwrap();
         let mut line = String::new();

@@ -1,7 +1,8 @@
 //! Answers that fakepve does not give, and Proxmox VE does: each request is answered by a script. What is scripted was read in its source.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::cluster::login;
@@ -64,7 +65,7 @@ async fn driver(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) 
     let noted = requests.clone();
     let answers = move |request: &Request| {
         let line = request.line.replace("/api2/json", "");
-        noted.lock().unwrap().push(format!("{line} {}", request.body).trim().to_owned());
+        noted.lock().push(format!("{line} {}", request.body).trim().to_owned());
         let whole = |head: String, body: String| Answer::Whole { head, body };
         match script(&line).unwrap_or_else(|| usual(&line)) {
             Reply::Data(data) => whole("200 OK".into(), json!({"data": data}).to_string()),
@@ -105,7 +106,7 @@ fn temporary() -> Reply {
 }
 
 fn clones(requests: &Mutex<Vec<String>>) -> usize {
-    requests.lock().unwrap().iter().filter(|line| line.contains("/clone ")).count()
+    requests.lock().iter().filter(|line| line.contains("/clone ")).count()
 }
 
 async fn begin(machine: &Machine, driver: &ProxmoxDriver) {
@@ -134,7 +135,7 @@ async fn a_clone_that_does_not_say_yet_whose_it_is_is_waited_for() {
     assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Wait { .. })));
     assert!(matches!(machine.retire(&driver, StopMode::Hard).await, Ok(DriverStep::Wait { .. })), "it will be removed when it says that it is ours");
     assert_eq!(clones(&requests), 0);
-    let touched = requests.lock().unwrap().iter().any(|line| line.starts_with("DELETE") || line.starts_with("PUT"));
+    let touched = requests.lock().iter().any(|line| line.starts_with("DELETE") || line.starts_with("PUT"));
     assert!(!touched);
 }
 
@@ -170,12 +171,12 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
             let seen = Arc::new(Mutex::new(None));
             let (driver, requests) = driver(move |line| match line {
                 line if line.ends_with("/clone") => {
-                    *seen.lock().unwrap() = Some(0);
+                    *seen.lock() = Some(0);
                     None
                 }
-                line if is_of_vm(line) => seen.lock().unwrap().is_some_and(|seen| seen < looks).then(temporary),
+                line if is_of_vm(line) => seen.lock().is_some_and(|seen| seen < looks).then(temporary),
                 line if is_task(line) => {
-                    let mut seen = seen.lock().unwrap();
+                    let mut seen = seen.lock();
                     *seen = seen.map(|seen| seen + 1);
                     let is_over = *seen > Some(looks);
                     Some(Reply::Data(if is_over { json!({"status": "stopped", "exitstatus": exit}) } else { json!({"status": "running"}) }))
@@ -193,8 +194,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
             };
             assert!(error.label() == label && error.to_string().contains(exit), "{exit}: {error:?}");
             assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })), "the cause may be gone");
-            let ids: Vec<String> =
-                requests.lock().unwrap().iter().filter_map(|line| line.split("newid=").nth(1)?.get(..5).map(str::to_owned)).collect();
+            let ids: Vec<String> = requests.lock().iter().filter_map(|line| line.split("newid=").nth(1)?.get(..5).map(str::to_owned)).collect();
             assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
         }
     }
@@ -219,7 +219,7 @@ async fn a_vm_that_may_not_be_read_yet_is_being_made() {
     let told = is_running.clone();
     let (driver, _) = driver(move |line| match line {
         line if is_of_vm(line) => Some(Reply::Refused(403, "Permission check failed (/vms/20001, VM.Audit)")),
-        line if is_task(line) && *told.lock().unwrap() => Some(Reply::Data(json!({"status": "running"}))),
+        line if is_task(line) && *told.lock() => Some(Reply::Data(json!({"status": "running"}))),
         _ => None,
     })
     .await;
@@ -228,7 +228,7 @@ async fn a_vm_that_may_not_be_read_yet_is_being_made() {
     assert_eq!(machine.present(&driver).await.power, Power::Creating);
     assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Wait { .. })));
     assert!(matches!(machine.retire(&driver, StopMode::Hard).await, Ok(DriverStep::Wait { .. })));
-    *is_running.lock().unwrap() = false;
+    *is_running.lock() = false;
     let error = machine.advance(&driver).await.unwrap_err();
     assert!(matches!(&error, DriverError::Denied(text) if text.contains("VM.Audit")), "{error}");
 }
@@ -241,7 +241,7 @@ async fn tasks_are_asked_for_one_by_one() {
     begin(&machine, &driver).await;
     assert_eq!(machine.present(&driver).await.power, Power::Creating);
     assert!(matches!(machine.retire(&driver, StopMode::Hard).await, Ok(DriverStep::Wait { .. })));
-    let requests = requests.lock().unwrap();
+    let requests = requests.lock();
     let path = "/nodes/pve1/tasks/UPID%3Apve1%3A000003E8%3A00001B58%3A69210000%3Aqmclone%3A9000%3Acapw%40pve%21capw%3A";
     assert!(requests.contains(&format!("GET {path}/status")) && requests.contains(&format!("DELETE {path}")), "{requests:?}");
     assert!(!requests.iter().any(|line| line.contains("/cluster/tasks") || line.ends_with("/tasks")), "{requests:?}");
@@ -314,17 +314,17 @@ async fn an_id_that_may_be_ours_is_not_passed_over() {
     let vmid = Arc::new(Mutex::new(0_u64));
     let told = vmid.clone();
     let (driver, requests) = driver(move |line| {
-        let vmid = *told.lock().unwrap();
+        let vmid = *told.lock();
         let clone = json!([{"type": "qemu", "node": "pve1", "vmid": 9000, "name": "windows-server-2022", "template": 1}, {"type": "qemu", "node": "pve1", "vmid": vmid, "lock": "clone"}]);
         (line == "GET /cluster/resources?type=vm" && vmid > 0).then_some(Reply::Data(clone))
     })
     .await;
     let machine = machine();
     let _ = machine.advance(&driver).await.unwrap();
-    *vmid.lock().unwrap() = machine.journal()["vmid"].parse().unwrap();
+    *vmid.lock() = machine.journal()["vmid"].parse().unwrap();
     machine.lose_journal();
     assert!(matches!(machine.advance(&driver).await, Err(DriverError::Busy { .. })));
-    *vmid.lock().unwrap() = 1;
+    *vmid.lock() = 1;
     begin(&machine, &driver).await;
     assert_eq!(clones(&requests), 1);
 }

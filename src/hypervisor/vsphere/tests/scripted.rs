@@ -1,6 +1,8 @@
 //! Answers that the simulator does not give, and a vCenter does: each request is answered by a script.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::api::hypervisor::{CloneMode, Vsphere};
 use crate::hypervisor::contract::authority::Authority;
@@ -141,8 +143,8 @@ async fn another_vcenter_at_the_address_is_not_believed() {
     let told = logins.clone();
     let driver = driver(move |method, body| match method {
         "RetrieveServiceContent" => {
-            *told.lock().unwrap() += 1;
-            (*told.lock().unwrap() > 1).then(|| Reply::Ok(service_content("two")))
+            *told.lock() += 1;
+            (*told.lock() > 1).then(|| Reply::Ok(service_content("two")))
         }
         // It was reinstalled: it knows no session.
         "FindByUuid" if body.contains("FindByUuid") => Some(Reply::Fault("NotAuthenticated", "The session is not authenticated.")),
@@ -170,7 +172,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
         let told = clones.clone();
         let driver = driver(move |method, body| match method {
             "CloneVM_Task" => {
-                *told.lock().unwrap() += 1;
+                *told.lock() += 1;
                 None
             }
             "RetrievePropertiesEx" if body.contains("info.state") => Some(task("error", fault, text)),
@@ -183,7 +185,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
         let error = machine.advance(&driver).await.unwrap_err();
         assert!(error.label() == class && error.to_string().contains(text), "{fault}: {error:?}");
         assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })), "the cause may be gone");
-        assert_eq!(*clones.lock().unwrap(), 2);
+        assert_eq!(*clones.lock(), 2);
     }
 }
 
@@ -194,12 +196,12 @@ async fn a_clone_that_fails_at_its_end_says_why_and_is_tried_again() {
     let told = clones.clone();
     let driver = driver(move |method, body| match method {
         "CloneVM_Task" => {
-            *told.lock().unwrap() += 1;
+            *told.lock() += 1;
             None
         }
         "RetrievePropertiesEx" if body.contains("info.state") => {
-            *looks.lock().unwrap() += 1;
-            let is_over = *looks.lock().unwrap() > 4;
+            *looks.lock() += 1;
+            let is_over = *looks.lock() > 4;
             Some(if is_over { task("error", "NoDiskSpace", "Insufficient disk space on datastore 'ds'.") } else { task("running", "", "") })
         }
         _ => None,
@@ -209,13 +211,13 @@ async fn a_clone_that_fails_at_its_end_says_why_and_is_tried_again() {
     assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
     let failed = loop {
         match machine.advance(&driver).await {
-            Ok(DriverStep::Wait { .. }) => assert_eq!(*clones.lock().unwrap(), 1),
+            Ok(DriverStep::Wait { .. }) => assert_eq!(*clones.lock(), 1),
             other => break other.unwrap_err(),
         }
     };
     assert!(matches!(&failed, DriverError::Capacity(text) if text.contains("datastore 'ds'")), "{failed:?}");
     assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })), "the cause may be gone");
-    assert_eq!(*clones.lock().unwrap(), 2);
+    assert_eq!(*clones.lock(), 2);
 }
 
 /// It was there a moment ago. Whether the vCenter says so at once or by its task, the image is checked again.
@@ -225,14 +227,14 @@ async fn a_snapshot_that_vanishes_is_told_at_the_next_try() {
         let is_gone = Arc::new(Mutex::new(false));
         let now = is_gone.clone();
         let driver = driver(move |method, body| match method {
-            "RetrievePropertiesEx" if body.contains("config.firmware") && !*now.lock().unwrap() => {
+            "RetrievePropertiesEx" if body.contains("config.firmware") && !*now.lock() => {
                 let Reply::Ok(image) = usual(method, body) else { return None };
                 let snapshot =
                     r#"<propSet><name>snapshot.currentSnapshot</name><val type="VirtualMachineSnapshot">snapshot-1</val></propSet></objects>"#;
                 Some(Reply::Ok(image.replace("</objects>", snapshot)))
             }
             "CloneVM_Task" => {
-                *now.lock().unwrap() = true;
+                *now.lock() = true;
                 (!by_task).then_some(Reply::Fault("ManagedObjectNotFound", "The object has already been deleted"))
             }
             "RetrievePropertiesEx" if body.contains("info.state") => Some(task("error", "FileNotFound", "File [ds] i/i-000001.vmdk was not found")),
@@ -248,7 +250,7 @@ async fn a_snapshot_that_vanishes_is_told_at_the_next_try() {
         assert!(matches!((&failed, by_task), (DriverError::Transient(_), false) | (DriverError::Invalid(_), true)), "{failed}");
         let error = machine.advance(&driver).await.unwrap_err();
         assert!(matches!(&error, DriverError::Invalid(text) if text.contains("has no snapshot") && text.contains("set clone to Full")), "{error}");
-        *is_gone.lock().unwrap() = false;
+        *is_gone.lock() = false;
         tokio::time::pause();
         tokio::time::advance(crate::hypervisor::fresh::FRESH).await;
         tokio::time::resume();
@@ -262,11 +264,11 @@ async fn a_vcenter_that_restarts_during_a_clone_is_waited_for() {
     let phase = Arc::new(Mutex::new("before"));
     let now = phase.clone();
     let driver = driver(move |method, body| {
-        let phase = *now.lock().unwrap();
+        let phase = *now.lock();
         match (phase, method) {
             ("starts", _) => Some(Reply::Status(503)),
             ("ends", "RetrievePropertiesEx") => {
-                *now.lock().unwrap() = "after";
+                *now.lock() = "after";
                 Some(Reply::Fault("NotAuthenticated", "The session is not authenticated."))
             }
             ("after", "RetrievePropertiesEx") if body.contains("info.state") => Some(Reply::Fault("ManagedObjectNotFound", "gone")),
@@ -276,10 +278,10 @@ async fn a_vcenter_that_restarts_during_a_clone_is_waited_for() {
     .await;
     let machine = machine();
     assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
-    *phase.lock().unwrap() = "starts";
+    *phase.lock() = "starts";
     let error = machine.advance(&driver).await.unwrap_err();
     assert!(matches!(&error, DriverError::Unreachable(text) if text.contains("starting")), "{error}");
-    *phase.lock().unwrap() = "ends";
+    *phase.lock() = "ends";
     let error = machine.advance(&driver).await.unwrap_err();
     assert!(matches!(&error, DriverError::Transient(text) if text.contains("made again")), "{error}");
     assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
@@ -359,7 +361,7 @@ async fn a_guest_that_shuts_down_is_asked_once_in_a_while() {
                 Some(Reply::Ok(format!("<returnval><objects><obj type=\"VirtualMachine\">vm-1</obj>{}</objects></returnval>", values.concat())))
             }
             "ShutdownGuest" => {
-                *told.lock().unwrap() += 1;
+                *told.lock() += 1;
                 (!has_tools).then_some(Reply::Fault("ToolsUnavailable", "VMware Tools is not running."))
             }
             _ => None,
@@ -369,11 +371,11 @@ async fn a_guest_that_shuts_down_is_asked_once_in_a_while() {
         for _ in 0..3 {
             look().await;
         }
-        assert_eq!(*asked.lock().unwrap(), within);
+        assert_eq!(*asked.lock(), within);
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(31)).await;
         tokio::time::resume();
         look().await;
-        assert_eq!(*asked.lock().unwrap(), later);
+        assert_eq!(*asked.lock(), later);
     }
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
+use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl Vcenter {
 
     /// Has a command carried out by govmomi's client.
     pub fn ask(&self, command: Value) -> Value {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut commands = self.commands.lock();
         let (input, output) = &mut *commands;
         writeln!(input, "{command}").unwrap();
         let mut line = String::new();

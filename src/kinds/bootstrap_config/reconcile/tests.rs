@@ -1,7 +1,6 @@
 mod secret;
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -106,7 +105,7 @@ async fn a_token_goes_although_the_label_of_its_cluster_was_removed() {
         };
         let (shared, _script) = shared_to(caches, 1, exchanges, connect(&server));
         pass(&shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), object).await;
-        let is_deleted = server.lock().unwrap().asked.contains(&format!("DELETE {TOKEN}"));
+        let is_deleted = server.lock().asked.contains(&format!("DELETE {TOKEN}"));
         assert_eq!(is_deleted, !is_paused, "leaving: {is_leaving}, paused: {is_paused}");
     }
 }
@@ -162,12 +161,12 @@ async fn a_token_of_a_standalone_pool_that_was_never_reported_is_found_by_its_la
     for may_list in [true, false] {
         let server = holding_token();
         if !may_list {
-            server.lock().unwrap().refused = Some(format!("GET {TOKENS}"));
+            server.lock().refused = Some(format!("GET {TOKENS}"));
         }
         let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(OBJECT, object.clone())], connect(&server));
         pass(&shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), object.clone()).await;
         assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]), "lists: {may_list}");
-        let is_deleted = server.lock().unwrap().asked.contains(&format!("DELETE {TOKEN}"));
+        let is_deleted = server.lock().asked.contains(&format!("DELETE {TOKEN}"));
         assert_eq!(is_deleted, may_list);
     }
 }
@@ -256,7 +255,7 @@ async fn asked(
     let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
     reach(&ctx.clusters, &ClusterRef::cluster_api("lab", "c1")).await;
     call(&ctx).await;
-    server.lock().unwrap().asked.clone()
+    server.lock().asked.clone()
 }
 
 /// Core deletes the Node of a machine of a Cluster that stays, after it was drained.

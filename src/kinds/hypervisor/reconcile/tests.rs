@@ -170,7 +170,7 @@ async fn two_ticks(case: Orphaned) -> (Vec<Option<Desired>>, Vec<MachineKey>) {
         status.conditions = crate::domain::conditions::conditions(&status.conditions, &conditions, None, ctx.management.now());
         said.push(says);
     }
-    let retired = driver.retired.lock().unwrap().clone();
+    let retired = driver.retired.lock().clone();
     (said, retired)
 }
 

@@ -1,8 +1,8 @@
 mod preconditions;
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
@@ -125,7 +125,7 @@ async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<
         owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     leaving["spec"]["providerID"] = id;
     pass(&ctx, leaving).await;
-    let asked = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes")).cloned().collect();
+    let asked = server.lock().asked.iter().filter(|line| line.contains("nodes")).cloned().collect();
     (asked, script.seen().last().unwrap().body.clone())
 }
 
@@ -196,11 +196,11 @@ async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}}));
     let cluster = ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap();
     list_nodes(&ctx.clusters, &cluster).await;
-    server.lock().unwrap().others.push(node());
+    server.lock().others.push(node());
     for _ in 0..2 {
         pass(&ctx, leaving.clone()).await;
     }
-    let asked: Vec<String> = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes/win-1")).cloned().collect();
+    let asked: Vec<String> = server.lock().asked.iter().filter(|line| line.contains("nodes/win-1")).cloned().collect();
     let [get, cordon, delete] = ["GET", "PATCH", "DELETE"].map(|method| format!("{method} /api/v1/nodes/win-1"));
     assert_eq!(asked, [&get, &cordon, &get, &delete].map(String::clone));
     let said = script.seen()[1].body["status"]["conditions"].to_string();
@@ -221,7 +221,7 @@ async fn the_node_of_another_machine_is_not_drained() {
     list_nodes(&ctx.clusters, &ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap()).await;
     pass(&ctx, leaving).await;
     assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]), "the machine goes");
-    let asked: Vec<String> = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes/win-1")).cloned().collect();
+    let asked: Vec<String> = server.lock().asked.iter().filter(|line| line.contains("nodes/win-1")).cloned().collect();
     assert!(!asked.is_empty() && asked.iter().all(|line| line.starts_with("GET ")), "{asked:?}");
 }
 

@@ -3,8 +3,7 @@
 mod configs;
 mod removals;
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::api::capi::CLUSTER_NAME_LABEL;

@@ -1,8 +1,9 @@
 //! A Cluster or a WindowsCluster goes: what was brought goes first, whatever request fails, or it is said that it stays.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::engine::caches::Caches;
@@ -66,8 +67,8 @@ fn workload() -> Arc<Mutex<Server>> {
 
 /// What is left of ours, and whether all else is as it was.
 fn left(server: &Arc<Mutex<Server>>) -> Vec<String> {
-    let (before, now) = (workload(), server.lock().unwrap().objects.clone());
-    let before = before.lock().unwrap().objects.clone();
+    let (before, now) = (workload(), server.lock().objects.clone());
+    let before = before.lock().objects.clone();
     for path in ["/api/v1/namespaces/kube-system", ROLE, OWN_CLASS] {
         assert_eq!(now.get(path), before.get(path), "{path}");
     }
@@ -104,7 +105,7 @@ async fn what_was_brought_goes_with_the_cluster_and_then_the_finalizer() {
     let (outcome, seen) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, removal()).await;
     assert_eq!((outcome.unwrap(), left(&server)), (Outcome::done(), vec![]));
     assert_eq!(seen[1].body["metadata"]["finalizers"], json!(["other"]));
-    let deleted: Vec<String> = server.lock().unwrap().asked.iter().filter(|line| line.starts_with("DELETE")).cloned().collect();
+    let deleted: Vec<String> = server.lock().asked.iter().filter(|line| line.starts_with("DELETE")).cloned().collect();
     assert_eq!(deleted, [format!("DELETE {NAMESPACE}"), format!("DELETE {CLASS}")]);
 }
 
@@ -114,11 +115,11 @@ async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
     let undisturbed = workload();
     let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &undisturbed, removal()).await;
     outcome.unwrap();
-    let asked = undisturbed.lock().unwrap().asked.clone();
+    let asked = undisturbed.lock().asked.clone();
     assert!(asked.len() > 10, "{asked:?}");
     for (nth, fault) in Fault::of(&asked) {
         let (line, server) = (&asked[nth], workload());
-        server.lock().unwrap().failing = Some((nth, fault));
+        server.lock().failing = Some((nth, fault));
         let mut failing = vec![kubeconfig(), step(STATUS, windows_cluster(false, None))];
         // What passes by itself is no event.
         failing.extend((![Fault::Conflict, Fault::Busy].contains(&fault)).then(|| step(EVENT, json!({}))));
@@ -173,7 +174,7 @@ async fn nothing_goes_while_a_machine_is_there() {
         let exchanges = vec![step(STATUS, windows_cluster(false, None)), step(EVENT, json!({}))];
         let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![machine], &server, exchanges).await;
         assert_ne!(outcome.unwrap(), Outcome::done(), "nothing tells when the second one is deleted");
-        assert!(left(&server).len() == 2 && server.lock().unwrap().asked.is_empty());
+        assert!(left(&server).len() == 2 && server.lock().asked.is_empty());
     }
 }
 
@@ -181,7 +182,7 @@ async fn nothing_goes_while_a_machine_is_there() {
 async fn what_cannot_be_removed_is_told_and_let_go() {
     let server = workload();
     let before = "2025-12-31T23:00:00Z";
-    server.lock().unwrap().refused = Some(format!("DELETE {NAMESPACE}"));
+    server.lock().refused = Some(format!("DELETE {NAMESPACE}"));
     let exchanges = vec![kubeconfig(), step(STATUS, windows_cluster(false, None)), step(EVENT, json!({}))];
     let (outcome, seen) = pass(windows_cluster(false, Some(before)), Some(cluster(false, true)), vec![], &server, exchanges).await;
     let condition = &seen[1].body["status"]["conditions"][0];
@@ -211,5 +212,5 @@ async fn the_finalizer_is_stored_before_anything_is_brought() {
     new["metadata"]["finalizers"] = json!(["other"]);
     let (outcome, seen) = pass(new, Some(cluster(false, false)), vec![], &server, vec![step(OBJECT, windows_cluster(false, None))]).await;
     assert_eq!((outcome.unwrap(), &seen[0].body["metadata"]["finalizers"]), (Outcome::done(), &json!(["other", FINALIZER])));
-    assert!(server.lock().unwrap().asked.is_empty());
+    assert!(server.lock().asked.is_empty());
 }

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -48,7 +49,7 @@ fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec
         let (asked, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default());
         // Watches are told nothing: nothing changes.
         let is_watch = query.contains("watch=true");
-        noted.lock().unwrap().extend((!is_watch).then(|| asked.clone()));
+        noted.lock().extend((!is_watch).then(|| asked.clone()));
         // The watch of one object lists it by its name.
         let named = query.split_once("metadata.name%3D").map(|(_, rest)| rest.split('&').next().unwrap().to_owned());
         let of = named.as_ref().map_or_else(|| asked.clone(), |name| format!("{asked}/{name}"));
@@ -58,7 +59,7 @@ fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec
             (code, status.to_string())
         };
         let request = if is_watch { format!("watch {asked}") } else { asked.clone() };
-        let refused = refused.lock().unwrap().clone();
+        let refused = refused.lock().clone();
         let (code, body) = match found.as_slice() {
             _ if asked == REVIEWS => (201, json!({"spec": {}, "status": {"allowed": refused.is_none()}}).to_string()),
             _ if refused == Some(request) => status(403, "Forbidden"),
@@ -106,7 +107,7 @@ async fn each_read_that_is_refused_is_named() {
     let of_calico = ["Installation", "TigeraStatus", "IPPool", "FelixConfiguration", "IPAMConfiguration"];
     let all = [&["Node", "DaemonSet", "Service", "ServiceCIDR", "ConfigMap", "Namespace"][..], &of_calico].concat();
     assert!(all.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
-    let asked = asked.lock().unwrap().clone();
+    let asked = asked.lock().clone();
     assert!(asked.len() > all.len(), "{asked:?}");
     assert_eq!(asked.iter().filter(|path| *path == "/api/v1/pods").count(), 2, "those of CAPW, and those of Calico");
     for path in asked {
@@ -125,9 +126,9 @@ async fn a_right_that_only_auto_needs_hides_nothing_from_a_report() {
     let (workload, asked) = cluster(None);
     let Observed { side, unknown, .. } = observed_with("Report", &clusters, &workload).await.unwrap();
     assert!(unknown.is_none());
-    let all = asked.lock().unwrap().clone();
+    let all = asked.lock().clone();
     observed(&clusters, &workload).await.unwrap();
-    assert_eq!(asked.lock().unwrap()[all.len()..], all, "what Auto reads");
+    assert_eq!(asked.lock()[all.len()..], all, "what Auto reads");
     let mut told = Vec::new();
     for path in all {
         let kind = path.rsplit('/').next().unwrap();
@@ -159,15 +160,15 @@ async fn what_watches_show_is_read_without_a_request() {
     })
     .await
     .expect("each watch shows what there is");
-    asked.lock().unwrap().clear();
+    asked.lock().clear();
     let second = observed(&clusters, &workload).await.unwrap();
     assert_eq!((second.side, second.watched), (first.side, first.watched.clone()));
-    assert_eq!(*asked.lock().unwrap(), [""; 0]);
+    assert_eq!(*asked.lock(), [""; 0]);
 
     // What is watched no more is read again.
     watch(&clusters, &workload, &[Watched::Kind(FIRST[0])]);
     observed(&clusters, &workload).await.unwrap();
-    let asked = asked.lock().unwrap().clone();
+    let asked = asked.lock().clone();
     assert_eq!((asked.len(), asked.contains(&"/api/v1/nodes".to_owned())), (first.watched.len() - 1, false), "{asked:?}");
     clusters.stop();
 }
@@ -199,13 +200,13 @@ async fn a_watch_that_is_refused_is_told_until_the_right_is_there() {
         limit.await.unwrap_or_else(|_| panic!("told: {is_told}"));
     };
     becomes(true).await;
-    asked.lock().unwrap().clear();
+    asked.lock().clear();
     sleep(Duration::from_secs(600)).await;
     becomes(true).await;
-    let asked: Vec<String> = std::mem::take(&mut asked.lock().unwrap());
+    let asked: Vec<String> = std::mem::take(&mut asked.lock());
     assert!(asked.iter().any(|path| path == REVIEWS) && !asked.iter().any(|path| path == "/api/v1/nodes"), "{asked:?}");
 
-    *refused.lock().unwrap() = None;
+    *refused.lock() = None;
     becomes(false).await;
     clusters.stop();
 }
@@ -267,7 +268,7 @@ fn recorded(recording: &str, failing: Option<(usize, Fault)>) -> Arc<Mutex<Serve
 async fn changed(server: &Arc<Mutex<Server>>) -> usize {
     let (workload, mut failed) = (server::workload(server), 0);
     for _ in 0..MANY {
-        let objects: Vec<Value> = server.lock().unwrap().objects.values().cloned().collect();
+        let objects: Vec<Value> = server.lock().objects.values().cloned().collect();
         let side = read(&objects);
         let step = next_step(&objects, &side, &judge(&side));
         match step {
@@ -275,7 +276,7 @@ async fn changed(server: &Arc<Mutex<Server>>) -> usize {
             _ => return failed,
         }
     }
-    panic!("after {MANY} steps: {:#?}", server.lock().unwrap().asked)
+    panic!("after {MANY} steps: {:#?}", server.lock().asked)
 }
 
 /// More steps than any cluster needs.
@@ -287,13 +288,13 @@ async fn whatever_request_fails_the_linux_side_is_changed_once() {
     for (recording, writes) in [("flannel-manifest.yaml", 2), ("calico-operator-installed.yaml", 4)] {
         let undisturbed = recorded(recording, None);
         assert_eq!(changed(&undisturbed).await, 0);
-        let expected = undisturbed.lock().unwrap().objects.clone();
-        let asked = undisturbed.lock().unwrap().asked.clone();
+        let expected = undisturbed.lock().objects.clone();
+        let asked = undisturbed.lock().asked.clone();
         assert_eq!(asked.len(), writes, "{asked:#?}");
         for (nth, fault) in Fault::of(&asked) {
             let (line, server) = (&asked[nth], recorded(recording, Some((nth, fault))));
             assert_eq!(changed(&server).await, 1, "{line}, {fault:?}");
-            let server = server.lock().unwrap();
+            let server = server.lock();
             assert_eq!(server.asked.len(), writes + usize::from(!fault.is_done()), "{line}, {fault:?}");
             assert_eq!(server.objects, expected, "{line}, {fault:?}");
         }

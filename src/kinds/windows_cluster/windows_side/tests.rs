@@ -6,8 +6,9 @@ mod report;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::api::capi::Cluster;
@@ -49,12 +50,12 @@ async fn brought(server: &Arc<Mutex<Server>>, recording: &str, object: &WindowsC
 async fn brought_with(caches: Caches, server: &Arc<Mutex<Server>>, recording: &str, object: &WindowsCluster) -> Result<Brought, WorkloadError> {
     let (shared, _script) = shared(caches, 1, vec![]);
     let mut objects = recorded(recording);
-    objects.extend(server.lock().unwrap().others.clone());
+    objects.extend(server.lock().others.clone());
     let is_listed = |object: &&Value| {
         ["DaemonSet", "RuntimeClass", "Service"].contains(&object["kind"].as_str().unwrap())
             || object["apiVersion"].as_str().unwrap().starts_with(ADMISSION)
     };
-    objects.extend(server.lock().unwrap().objects.values().filter(is_listed).cloned());
+    objects.extend(server.lock().objects.values().filter(is_listed).cloned());
     bring(&shared.windows_cluster(), &workload(server), &objects, &read(&objects), object, &cluster()).await
 }
 
@@ -63,7 +64,7 @@ const RECORDING: &str = "flannel-vxlan-4096.yaml";
 #[tokio::test]
 async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
     let server = Arc::new(Mutex::new(Server::default()));
-    let writes = |server: &Arc<Mutex<Server>>| server.lock().unwrap().asked.iter().filter(|line| !line.starts_with("GET")).count();
+    let writes = |server: &Arc<Mutex<Server>>| server.lock().asked.iter().filter(|line| !line.starts_with("GET")).count();
     let (new, c1, c2) = (windows_cluster("c1", false), windows_cluster("c1", true), windows_cluster("c2", true));
     let first = brought(&server, RECORDING, &new).await.unwrap();
     assert_eq!((first.parts.len(), writes(&server)), (2, 0), "what is to be removed one day is stored first");
@@ -72,7 +73,7 @@ async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
     assert_eq!(writes(&server), 10);
     let set = "/apis/apps/v1/namespaces/capw-windows/daemonsets/flannel";
     let endpoint = "/spec/template/spec/containers/0/env/2/value";
-    assert_eq!(server.lock().unwrap().objects[set].pointer(endpoint), Some(&json!("https://api.example.com:6443")));
+    assert_eq!(server.lock().objects[set].pointer(endpoint), Some(&json!("https://api.example.com:6443")));
 
     let again = brought(&server, RECORDING, &c1).await.unwrap();
     assert_eq!((again.condition.reason, again.parts.len(), again.verified.as_deref()), (Reason::PartsReady, 2, Some("0/0")));
@@ -85,7 +86,7 @@ async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
 
     take_away(&workload(&server), &c1).await.unwrap();
     // What is in the namespace goes with it.
-    let left: Vec<String> = server.lock().unwrap().objects.keys().filter(|path| !path.contains("/namespaces/capw-windows/")).cloned().collect();
+    let left: Vec<String> = server.lock().objects.keys().filter(|path| !path.contains("/namespaces/capw-windows/")).cloned().collect();
     assert_eq!(left, [""; 0]);
 }
 
@@ -117,7 +118,7 @@ async fn without_probes_the_taint_goes_when_the_pods_of_a_node_are_ready() {
         let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
         let seen = brought(&server, RECORDING, &without_probes()).await.unwrap();
         assert_eq!(seen.verified.as_deref(), Some(verified));
-        assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), patched);
+        assert_eq!(server.lock().asked.contains(&TAINT_GOES.to_owned()), patched);
     }
 }
 
@@ -131,7 +132,7 @@ async fn where_calicos_operator_brings_the_network_its_pod_counts_too() {
         let seen = brought(&server, CALICO, &without_probes()).await.unwrap();
         let names: Vec<&str> = seen.parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!((names, seen.verified.as_deref()), (vec!["calico-node-windows", "kube-proxy"], Some(verified)));
-        let server = server.lock().unwrap();
+        let server = server.lock();
         assert_eq!(server.asked.contains(&TAINT_GOES.to_owned()), patched);
         assert_eq!(server.objects.len(), 5, "{:?}", server.objects.keys());
     }
@@ -147,11 +148,11 @@ async fn the_taint_goes_where_nothing_is_brought() {
         let server = with_node();
         let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
         assert_eq!(said.condition.reason, Reason::NotDeployed, "{recording}");
-        assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), is_lifted, "{recording}");
+        assert_eq!(server.lock().asked.contains(&TAINT_GOES.to_owned()), is_lifted, "{recording}");
     }
     let server = with_node();
     let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    server.lock().unwrap().objects.insert("/api/v1/namespaces/kube-system".to_owned(), kube_system);
+    server.lock().objects.insert("/api/v1/namespaces/kube-system".to_owned(), kube_system);
     let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
     let context = shared.windows_cluster();
     let left = async || teardown(&context, &windows_cluster("c1", true), &cluster()).await;
@@ -163,7 +164,7 @@ async fn the_taint_goes_where_nothing_is_brought() {
         }
     };
     assert!(left.is_none(), "nothing is left");
-    assert_eq!(server.lock().unwrap().asked.last().map(String::as_str), Some(TAINT_GOES));
+    assert_eq!(server.lock().asked.last().map(String::as_str), Some(TAINT_GOES));
 }
 
 #[tokio::test]
@@ -182,7 +183,7 @@ async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
     for recording in ["flannel-manifest.yaml", "calico-operator-vxlan.yaml", "cilium.yaml"] {
         let server = Arc::new(Mutex::new(Server::default()));
         let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
-        assert_eq!((said.condition.reason, server.lock().unwrap().asked.len()), (Reason::NotDeployed, 0), "{recording}");
+        assert_eq!((said.condition.reason, server.lock().asked.len()), (Reason::NotDeployed, 0), "{recording}");
     }
 }
 
@@ -198,7 +199,7 @@ fn class(name: &str, handler: &str) -> (String, Value) {
 
 /// The releases that have a class.
 fn classes(server: &Arc<Mutex<Server>>) -> Vec<String> {
-    server.lock().unwrap().objects.keys().filter_map(|path| path.strip_prefix(CLASSES)).map(str::to_owned).collect()
+    server.lock().objects.keys().filter_map(|path| path.strip_prefix(CLASSES)).map(str::to_owned).collect()
 }
 
 fn windows_node(build: &str) -> Value {
@@ -230,14 +231,14 @@ async fn classes_come_with_nodes_and_templates_and_go_with_their_last_pod() {
         assert_eq!((then.objects, then.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotDeployed));
         assert_eq!(classes(&server), ["windows-2022", "windows-2025"]);
     }
-    let asked = |line: &str| server.lock().unwrap().asked.iter().filter(|asked| asked.starts_with(line)).count();
+    let asked = |line: &str| server.lock().asked.iter().filter(|asked| asked.starts_with(line)).count();
     assert_eq!((asked("PATCH"), asked("GET /api/v1/pods")), (2, 0), "nothing is written when nothing has changed, and pods do not matter");
 
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"containers": [], "runtimeClassName": "windows-2025"}});
-    server.lock().unwrap().others.push(pod);
+    server.lock().others.push(pod);
     let used = brought(&server, "cilium.yaml", &c1).await.unwrap();
     assert_eq!((used.objects, classes(&server).len()), (both.map(str::to_owned).to_vec(), 2), "a pod uses it");
-    server.lock().unwrap().others.pop();
+    server.lock().others.pop();
     let unused = brought(&server, "cilium.yaml", &c1).await.unwrap();
     assert_eq!((unused.objects, classes(&server)), (vec![both[0].to_owned()], vec!["windows-2022".to_owned()]));
     assert_eq!((asked("PATCH"), asked("GET /api/v1/pods"), asked("DELETE")), (2, 2, 1));
@@ -258,7 +259,7 @@ async fn a_class_that_is_not_ours_stays_and_hides_nothing() {
         assert_eq!(classes(&server), ["windows-2022", "windows-2025"]);
     }
     take_away(&workload(&server), &c1).await.unwrap();
-    assert_eq!((classes(&server), &server.lock().unwrap().objects[&path]), (vec!["windows-2022".to_owned()], &foreign));
+    assert_eq!((classes(&server), &server.lock().objects[&path]), (vec!["windows-2022".to_owned()], &foreign));
 }
 
 /// One whose status names policies too.
@@ -275,14 +276,14 @@ async fn policies_follow_what_is_asked_for_and_leave_the_rest() {
     let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
     let with_classes_only = WindowsCluster { status: windows_cluster("c1", true).status, ..with_validation("Warn") };
     let first = brought(&server, "cilium.yaml", &with_classes_only).await.unwrap();
-    let written = server.lock().unwrap().objects.len();
+    let written = server.lock().objects.len();
     assert_eq!((first.objects.len(), written), (7, 0), "what is to be removed one day is stored first");
     for (validation, written, left) in [("Warn", 6, 6), ("Warn", 0, 6), ("Deny", 1, 6), ("Off", 6, 0), ("Off", 0, 0)] {
         let is_write = |line: &&String| !line.starts_with("GET") && line.contains(ADMISSION);
-        let before = server.lock().unwrap().asked.iter().filter(is_write).count();
+        let before = server.lock().asked.iter().filter(is_write).count();
         let said = brought(&server, "cilium.yaml", &with_validation(validation)).await.unwrap();
         assert_eq!(said.objects.len(), 1 + left, "{:?}", said.objects);
-        let server = server.lock().unwrap();
+        let server = server.lock();
         assert_eq!(server.asked.iter().filter(is_write).count() - before, written, "{validation}: {:#?}", server.asked);
         assert_eq!(server.objects.keys().filter(|path| path.contains(ADMISSION)).count(), left, "{validation}");
     }
@@ -300,7 +301,7 @@ async fn a_cluster_whose_api_server_has_no_policies_gets_the_rest() {
     for part in ["kind ValidatingAdmissionPolicy:", "kind ValidatingAdmissionPolicyBinding:", "spec.components.policies"] {
         assert!(said.condition.message.contains(part), "{}", said.condition.message);
     }
-    assert_eq!(server.lock().unwrap().objects.len(), 11, "the network and the RuntimeClass");
+    assert_eq!(server.lock().objects.len(), 11, "the network and the RuntimeClass");
     take_away(&workload(&server), &object).await.unwrap();
 }
 
@@ -315,7 +316,7 @@ async fn each_request_that_is_refused_is_named() {
     let object = windows_cluster("c1", true);
     let server = with_classes(None, None);
     brought(&server, RECORDING, &object).await.unwrap();
-    let asked = server.lock().unwrap().asked.clone();
+    let asked = server.lock().asked.clone();
     // What is written is read before.
     assert_eq!(asked.len(), 26, "{asked:?}");
     for line in asked {

@@ -124,7 +124,7 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/kinds/pool/memory.rs",
         &["kinds::pool::memory::", "kinds::pool::tests::"],
-        &[gone("a removal that no watch shows yet counts", "«self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))»", "false")],
+        &[gone("a removal that no watch shows yet counts", "«self.0.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))»", "false")],
     ),
     of(
         "src/kinds/pool/observe.rs",

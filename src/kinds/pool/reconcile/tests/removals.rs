@@ -30,7 +30,7 @@ async fn behind(replicas: usize, names: &[&str], is_outdated: bool, status: Valu
     let ctx = shared.pool();
     list_nodes(&ctx.clusters, &cluster).await;
     let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("uid-win-a"));
-    server.lock().unwrap().others.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-a"}, "spec": {"providerID": id},
+    server.lock().others.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-a"}, "spec": {"providerID": id},
         "status": {"conditions": [{"type": "Ready", "status": ready}]}}));
     let object = Arc::new(object);
     with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.map_or_else(|error| error.label(), |_| "removed")

@@ -1,10 +1,11 @@
 //! A cluster with a thousand Windows nodes in which nothing changes: what ten minutes of it cost.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -43,7 +44,7 @@ fn cluster() -> Arc<Mutex<Server>> {
 
 /// The nodes join, and each part gets on.
 fn grow(server: &Arc<Mutex<Server>>) {
-    let mut server = server.lock().unwrap();
+    let mut server = server.lock();
     server.others.extend((0..NODES).flat_map(|at| PARTS.map(|part| pod(part, at)).into_iter().chain([node(at)])));
     for (path, set) in &mut server.objects {
         if path.contains("/capw-windows/daemonsets/") {
@@ -112,7 +113,7 @@ async fn a_thousand_nodes_at_rest_are_looked_at_every_five_minutes_and_nothing_i
 
     // The Secret with the kubeconfig is read again by a pass that comes a minute later. Nothing else is asked of the management cluster.
     let (context, _script, mut requested) = started(&server, vec![kubeconfig(), kubeconfig()]);
-    server.lock().unwrap().asked.clear();
+    server.lock().asked.clear();
     let end = Instant::now() + TEN_MINUTES;
     let mut passes = Vec::new();
     while Instant::now() < end {
@@ -123,11 +124,11 @@ async fn a_thousand_nodes_at_rest_are_looked_at_every_five_minutes_and_nothing_i
             while requested.windows_clusters.try_recv().is_ok() {}
         }
         // What the first passes read, and the watches that follow.
-        let asked = std::mem::take(&mut server.lock().unwrap().asked);
+        let asked = std::mem::take(&mut server.lock().asked);
         let is_first = passes.len() == 1;
         assert!(asked.iter().all(|line| is_first && line.starts_with("GET ") && !line.ends_with("/log")), "{passes:?}: {asked:?}");
     }
     context.clusters.stop();
     assert_eq!(passes, [0, 1, 301]);
-    assert!(server.lock().unwrap().beaten > 0, "the kubelets live");
+    assert!(server.lock().beaten > 0, "the kubelets live");
 }

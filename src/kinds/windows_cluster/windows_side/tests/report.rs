@@ -40,7 +40,7 @@ struct Case {
 impl Case {
     /// As watches show them: of what CAPW may bring, only what has its label, but for DaemonSets.
     fn objects(&self) -> Vec<Value> {
-        let server = self.server.lock().unwrap();
+        let server = self.server.lock();
         let is_shown = |object: &&Value| object["kind"] == "DaemonSet" || object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "capw";
         let shown: Vec<Value> = server.objects.values().filter(is_shown).cloned().collect();
         [recorded(&self.recording), server.others.clone(), shown].concat()
@@ -51,10 +51,10 @@ impl Case {
         let (shared, _script) = shared(Caches::empty(), 1, vec![]);
         let (ctx, objects) = (shared.windows_cluster(), self.objects());
         let (workload, side) = (workload(&self.server), read(&objects));
-        self.server.lock().unwrap().asked.clear();
+        self.server.lock().asked.clear();
         let said = planned(&ctx, &workload, &objects, &side, &self.object, &cluster()).await.unwrap();
-        let before = self.server.lock().unwrap().objects.clone();
-        let asked = std::mem::take(&mut self.server.lock().unwrap().asked);
+        let before = self.server.lock().objects.clone();
+        let asked = std::mem::take(&mut self.server.lock().asked);
         assert!(asked.iter().all(|line| line.starts_with("GET ")), "{of}: {asked:?}");
         let brought = bring(&ctx, &workload, &objects, &side, &self.object, &cluster()).await.unwrap();
         assert_eq!(changes(&said), self.written(&before), "{of}: {said:#?}");
@@ -67,7 +67,7 @@ impl Case {
 
     /// What the cluster was asked to write.
     fn written(&self, before: &BTreeMap<String, Value>) -> BTreeSet<Change> {
-        let server = self.server.lock().unwrap();
+        let server = self.server.lock();
         let change = |line: &String| {
             let (method, path) = line.split_once(' ').unwrap();
             let name = match path.strip_prefix("/api/v1/nodes/") {
@@ -111,10 +111,10 @@ async fn what_is_said_of_each_recording_is_what_is_then_written() {
         assert_eq!(changes(&said), BTreeSet::new(), "{recording}");
 
         // All at once.
-        for object in case.server.lock().unwrap().objects.values_mut() {
+        for object in case.server.lock().objects.values_mut() {
             object["metadata"]["labels"]["app.kubernetes.io/part-of"] = json!("other");
         }
-        let count = case.server.lock().unwrap().objects.len();
+        let count = case.server.lock().objects.len();
         let said = case.compare(&format!("{recording}, changed")).await;
         let changed = said.iter().filter(|line| line.starts_with("change ") && line.ends_with(" (metadata.labels[app.kubernetes.io/part-of])"));
         assert_eq!(changed.count(), count, "{said:#?}");
@@ -127,11 +127,11 @@ async fn what_is_anothers_is_said_as_it_then_is() {
     for recording in [RECORDING, "calico-operator-windows.yaml", "cilium.yaml"] {
         let brought = case(recording);
         brought.compare(recording).await;
-        let there = brought.server.lock().unwrap().objects.clone();
+        let there = brought.server.lock().objects.clone();
         for path in there.keys() {
             let case = case(recording);
-            case.server.lock().unwrap().objects.clone_from(&there);
-            case.server.lock().unwrap().objects.get_mut(path).unwrap()["metadata"]["labels"] = json!({});
+            case.server.lock().objects.clone_from(&there);
+            case.server.lock().objects.get_mut(path).unwrap()["metadata"]["labels"] = json!({});
             let said = case.compare(path).await;
             // Calico's operator leaves kube-proxy to the one who runs it.
             let is_left =
@@ -144,7 +144,7 @@ async fn what_is_anothers_is_said_as_it_then_is() {
 #[tokio::test]
 async fn classes_and_taints_are_said_too() {
     let mut case = case("cilium.yaml");
-    case.server.lock().unwrap().objects.extend([class("windows-2019", "runhcs-wcow-process"), class("windows-2022", "runc")]);
+    case.server.lock().objects.extend([class("windows-2019", "runhcs-wcow-process"), class("windows-2022", "runc")]);
     let said = case.compare("classes").await;
     for line in ["remove RuntimeClass windows-2019, once no pod uses it", "replace RuntimeClass windows-2022"] {
         assert!(said.contains(&line.to_owned()), "{said:#?}");
@@ -181,8 +181,8 @@ async fn another_writer_is_named() {
     let case = case(RECORDING);
     case.compare("first").await;
     let set = "/apis/apps/v1/namespaces/capw-windows/daemonsets/flannel";
-    case.server.lock().unwrap().held.insert(set.to_owned(), "kubectl-edit");
-    case.server.lock().unwrap().objects.get_mut(set).unwrap()["spec"]["template"]["spec"]["containers"][0]["image"] = json!("stranger");
+    case.server.lock().held.insert(set.to_owned(), "kubectl-edit");
+    case.server.lock().objects.get_mut(set).unwrap()["spec"]["template"]["spec"]["containers"][0]["image"] = json!("stranger");
     let (shared, _script) = shared(Caches::empty(), 1, vec![]);
     let objects = case.objects();
     let brought = bring(&shared.windows_cluster(), &workload(&case.server), &objects, &read(&objects), &case.object, &cluster()).await.unwrap();
