@@ -5,6 +5,7 @@
 //! | `triggers` | what triggers a pass |
 //! | `reconcile` | the pass, as a table of contents: observe, decide, act, report |
 //! | `context` | what the steps of a pass share, and how the status is written |
+//! | `memory` | what this process remembers between passes |
 //! | `observe` | reads caches, the hypervisor and the workload cluster |
 //! | `decide` | pure: what comes next |
 //! | `report`, `messages` | pure: the status and the texts that follow |

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::data_secret::{KnownTokens, SecretOwners, Unreported};
 use super::decide::outcome::{self, DataProblem};
+use super::memory::{KnownTokens, SecretOwners, Unreported};
 use super::report::{self, Token};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::domain::decision::Decision;

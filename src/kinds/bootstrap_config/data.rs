@@ -5,14 +5,14 @@ use kube::ResourceExt;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::context::{Context, report_status, unusable};
-use super::data_secret::{self, Made};
 use super::decide::outcome::{self, DataProblem};
 use super::decide::step::token_id;
 use super::facts::{DataError, Sources};
+use super::memory::Made;
 use super::observe::Found;
 use super::report::Token;
-use super::secret_values;
 use super::token::owner_of;
+use super::{data_secret, secret_values};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::Endpoint;
 use crate::api::cluster_ref::ClusterRef;

@@ -10,6 +10,7 @@ mod data_secret;
 pub mod decide;
 mod facts;
 mod machine_pool;
+mod memory;
 mod observe;
 mod reconcile;
 pub mod report;

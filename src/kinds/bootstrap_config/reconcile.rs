@@ -7,10 +7,10 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::context::{Context, MANAGER, report_status, unusable};
-use super::data_secret::{self, SecretOwner};
 use super::decide::outcome;
 use super::decide::step::{BootstrapStep, decide};
-use super::{clean_up, data, machine_pool, observe, report, token};
+use super::memory::SecretOwner;
+use super::{clean_up, data, data_secret, machine_pool, observe, report, token};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi;
 use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION};

@@ -9,6 +9,7 @@ mod login;
 mod observe;
 mod orphans;
 mod reconcile;
+pub mod report;
 mod triggers;
 
 pub use self::context::Context;

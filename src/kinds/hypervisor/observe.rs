@@ -7,6 +7,7 @@ use super::context::Context;
 use super::decide::listing::{answered, distrust, is_used_by, must_describe, unfit};
 use super::decide::orphans::{Orphan, is_orphan};
 use super::hypervisors::Hypervisors;
+use super::report::quantity;
 use crate::api::hypervisor::{HypervisorUse, WindowsHypervisor};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
@@ -78,8 +79,4 @@ pub(super) fn used(rows: &[Row]) -> HypervisorUse {
         cpus: rows.iter().map(|row| i64::from(row.cpus)).sum(),
         memory: quantity(rows.iter().map(|row| row.memory_mib).sum()),
     }
-}
-
-pub(super) fn quantity(mib: u64) -> String {
-    if mib.is_multiple_of(1024) { format!("{}Gi", mib / 1024) } else { format!("{mib}Mi") }
 }

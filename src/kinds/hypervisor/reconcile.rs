@@ -6,12 +6,12 @@ use kube::ResourceExt;
 
 use super::context::{Context, MANAGER};
 use super::decide::listing::{failed, is_to_forget, is_used_by, may_be_used_by};
-use super::observe::{Seen, observe, quantity};
+use super::observe::{Seen, observe};
 use super::orphans;
-use crate::api::hypervisor::{HypervisorCapacity, WindowsHypervisor, WindowsHypervisorStatus};
+use super::report::{self, Described};
+use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
-use crate::domain::conditions::{conditions, observed};
 use crate::domain::decision::Decision;
 use crate::domain::gate::{paused, paused_condition};
 use crate::engine::outcome::{Outcome, ReconcileError};
@@ -23,7 +23,7 @@ pub const FINALIZER: &str = "windowshypervisor.infrastructure.cluster.x-k8s.io";
 pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let (ctx, object) = (&ctx, &*object);
     if let Some(why) = paused(&object.metadata, None) {
-        return report(ctx, object, &Decision::new(()).with_condition(paused_condition(Some(why))), None).await;
+        return report_status(ctx, object, &Decision::new(()).with_condition(paused_condition(Some(why))), None).await;
     }
     let namespace = object.namespace().unwrap_or_default();
     let unreadable = ctx.caches.windows_machines.unreadable(&namespace);
@@ -42,7 +42,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         Ok(seen) => {
             let said = orphans::look_after(ctx, object, &seen.orphans).await?;
             let decision = said.into_iter().fold(seen.said_of(object), Decision::with_condition);
-            report(ctx, object, &decision, Some(seen)).await
+            report_status(ctx, object, &decision, Some(seen)).await
         }
         Err(error) => {
             let key = ObjectKey::of(&object.metadata);
@@ -54,7 +54,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
                 ctx.hypervisors.drivers.forget(&key);
             }
             let failures = ctx.hypervisors.inventories.failed(&key, error.to_string());
-            report(ctx, object, &failed(object, &error, failures), None).await
+            report_status(ctx, object, &failed(object, &error, failures), None).await
         }
     }
 }
@@ -77,19 +77,10 @@ async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, R
     Ok(Outcome::done())
 }
 
-async fn report(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, seen: Option<Seen>) -> Result<Outcome, ReconcileError> {
-    let mut next: WindowsHypervisorStatus = object.status.clone().unwrap_or_default();
-    next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
-    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
-    next.driver = object.spec.driver().map(str::to_owned);
+async fn report_status(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, seen: Option<Seen>) -> Result<Outcome, ReconcileError> {
     let (endpoint, used) = seen.map(|seen| (seen.endpoint, seen.used)).unzip();
-    next.used = used.or(next.used);
-    if let Some(endpoint) = endpoint.flatten() {
-        next.endpoint_id.get_or_insert(endpoint.id);
-        let memory = endpoint.memory_mib.map(quantity);
-        next.capacity = (endpoint.cpus.is_some() || memory.is_some()).then_some(HypervisorCapacity { cpus: endpoint.cpus, memory });
-        next.version = Some(endpoint.version);
-    }
+    let described = endpoint.flatten().map(|e| Described { id: e.id, version: e.version, cpus: e.cpus, memory_mib: e.memory_mib });
+    let next = report::status(object, &decision.conditions, described, used, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(decision.requeue_after))
 }

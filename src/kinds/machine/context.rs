@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::endings::Endings;
-use super::failures::Failures;
+use super::memory::{Failures, Seeds};
 use super::report;
-use super::seed::Seeds;
 use crate::api::condition::Desired;
 use crate::api::machine::WindowsMachine;
 use crate::domain::decision::Decision;

@@ -1,44 +1,12 @@
 //! Calls that fail though the fault should pass by itself: after some of them the machine says so, with the hypervisor's own words.
 
-use std::collections::HashMap;
-
-use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
-
 use super::context::Context;
 use super::decide::driver_failure::{self, AfterFailure};
 use super::decide::step::Target;
-use super::decide::streak::Streak;
 use super::decide::vm::VmStep;
 use crate::api::condition::Desired;
 use crate::api::machine::WindowsMachine;
-use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, DriverStep};
-
-/// The machines whose last calls have failed, by VM.
-#[derive(Default)]
-pub struct Failures(Mutex<HashMap<VmUuid, Streak>>);
-
-impl Failures {
-    fn all(&self) -> MutexGuard<'_, HashMap<VmUuid, Streak>> {
-        self.0.lock()
-    }
-
-    fn failed(&self, vm: VmUuid, words: &str, now: Timestamp) -> Option<String> {
-        let mut all = self.all();
-        all.retain(|_, streak| !streak.is_over(now));
-        all.entry(vm).or_insert_with(|| Streak::new(now)).failed(words, now).map(str::to_owned)
-    }
-
-    fn told(&self, vm: VmUuid) -> Option<String> {
-        self.all().get(&vm)?.told().map(str::to_owned)
-    }
-
-    /// A call has succeeded, or failed in a way that is told at once.
-    pub fn ended(&self, vm: VmUuid) {
-        self.all().remove(&vm);
-    }
-}
 
 /// What a failed call means now, after those before it.
 pub fn after(ctx: &Context, object: &WindowsMachine, target: &Target, error: &DriverError) -> AfterFailure {

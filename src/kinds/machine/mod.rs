@@ -10,6 +10,7 @@ pub mod decide;
 mod drain;
 mod endings;
 mod failures;
+mod memory;
 mod node_completion;
 mod node_teardown;
 mod observe;

@@ -1,40 +1,18 @@
 //! What a machine is given with its first start: taken from the bootstrap Secret once, kept in memory while the VM is being made.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use parking_lot::Mutex;
 
 use super::context::Context;
 use super::decide::step::Target;
 use crate::api::bootstrap_config::{ANSWER_KEY, CHANNEL_KEY, Channel};
 use crate::api::machine::WindowsMachine;
-use crate::api::name::{HostName, ObjectKey, VmUuid};
+use crate::api::name::{HostName, ObjectKey};
 use crate::bootstrap::delivery::{self, Instance};
 use crate::kube_api::error::ApiError;
 use crate::vm::Seed;
-
-/// Those of machines in the making, by VM.
-#[derive(Default)]
-pub struct Seeds {
-    by_vm: Mutex<HashMap<VmUuid, Arc<Seed>>>,
-}
-
-impl Seeds {
-    pub fn forget(&self, vm: VmUuid) {
-        self.by_vm.lock().remove(&vm);
-    }
-
-    fn get(&self, vm: VmUuid) -> Option<Arc<Seed>> {
-        self.by_vm.lock().get(&vm).cloned()
-    }
-
-    fn keep(&self, vm: VmUuid, seed: Arc<Seed>) {
-        self.by_vm.lock().insert(vm, seed);
-    }
-}
 
 /// Why there is no seed.
 #[derive(Debug)]

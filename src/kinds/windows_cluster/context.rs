@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::report;
 use crate::api::cluster::{WindowsCluster, WindowsClusterStatus};
 use crate::api::condition::Desired;
-use crate::domain::conditions::{conditions, observed};
 use crate::engine::caches::Caches;
 use crate::engine::management::Management;
 use crate::engine::outcome::{Outcome, ReconcileError};
@@ -28,12 +28,11 @@ pub struct Context {
 pub(super) async fn report_status(
     ctx: &Context,
     object: &WindowsCluster,
-    mut next: WindowsClusterStatus,
+    next: WindowsClusterStatus,
     said: &[Desired],
     requeue_after: Option<Duration>,
 ) -> Result<Outcome, ReconcileError> {
-    next.conditions = conditions(&next.conditions, said, object.metadata.generation, ctx.management.now());
-    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
+    let next = report::status(object, next, said, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(requeue_after))
 }

@@ -9,6 +9,7 @@ mod ending;
 mod linux_side;
 mod probes;
 mod reconcile;
+pub mod report;
 mod triggers;
 mod windows_pods;
 mod windows_side;

@@ -7,12 +7,12 @@ use kube::ResourceExt;
 
 use super::context::{Context, report_status};
 use super::decide::step::{ObservedWindowsCluster, WindowsClusterStep, decide};
-use super::{ending, linux_side};
+use super::{ending, linux_side, report};
 use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, FINALIZER, FailureDomain, WindowsCluster, WindowsClusterStatus};
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
-use crate::api::components::{ComponentsMode, LinuxSideMode};
-use crate::api::condition::{ConditionType, Desired};
+use crate::api::components::ComponentsMode;
+use crate::api::condition::Desired;
 use crate::domain::owner::TargetCluster;
 use crate::engine::caches::Caches;
 use crate::engine::outcome::{Outcome, ReconcileError};
@@ -94,17 +94,7 @@ async fn reconcile_normal(
     let is_unread = seen.as_ref().is_some_and(|seen| seen.status.is_none());
     next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
     conditions.extend(seen.into_iter().flat_map(|seen| seen.conditions));
-    let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
-    let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);
-    for (is_said, type_) in [
-        (asked.is_some(), ConditionType::NetworkCompatible),
-        (asked.is_some(), ConditionType::SchedulingClean),
-        (is_changed, ConditionType::LinuxSideReady),
-        (is_brought || is_unread, ConditionType::ComponentsReady),
-    ] {
-        let is_said = is_said || conditions.iter().any(|desired| desired.type_ == type_);
-        next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
-    }
+    report::drop_conditions(&mut next, &conditions, asked, is_unread);
     report_status(ctx, object, next, &conditions, requeue_after).await
 }
 
