@@ -1,4 +1,4 @@
-//! The few fields of Cluster API (core v1beta2) that we read. Whole objects are never written with them: other fields would be lost.
+//! The fields of Cluster API (core v1beta2) that CAPW reads. Whole objects are never written with these types: all other fields would be lost.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +19,28 @@ pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Label that marks a Machine of a control plane.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
-/// Label on the machines of a MachinePool: its name, see [`label_value`].
+/// Label on the machines of a MachinePool: the name of the MachinePool, see [`label_value`].
 pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
 /// Label of a pod that a drain treats differently: `skip` or `wait-completed`.
 /// <https://cluster-api.sigs.k8s.io/tasks/automated-machine-management/machine_deletions>
 pub const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
-/// Label on the machines of a MachineDeployment: its name.
+/// Label on the machines of a MachineDeployment: the name of the MachineDeployment.
 pub const DEPLOYMENT_NAME_LABEL: &str = "cluster.x-k8s.io/deployment-name";
-/// Annotation (any value) on a Machine that is removed first when there are too many.
+/// Annotation (any value) on a Machine that is removed first when there are too many Machines.
 pub const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 
 /// Cluster API's finalizer on a Machine.
 pub const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
 
-/// Annotation on a MachinePool whose number of machines its infrastructure decides (any value but `false`).
+/// Annotation (any value but `false`) on a MachinePool whose infrastructure decides the number of machines.
 pub const REPLICAS_MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/replicas-managed-by";
-/// Taint of a Node until Cluster API has copied the labels of its Machine to it.
+/// Taint of a Node until Cluster API has copied the labels of the Machine to the Node.
 pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
 /// Condition of a Machine: its Node is Ready.
 pub const NODE_READY: &str = "NodeReady";
 /// Reason of [`NODE_READY`]: the Node of a joined machine was deleted.
 pub const NODE_DELETED: &str = "NodeDeleted";
-/// Condition of a MachineDeployment: it has too few machines, and its message may say why.
+/// Condition of a MachineDeployment with too few machines. The message may give the cause.
 pub const SCALING_UP: &str = "ScalingUp";
 /// Label selected by `--watch-filter`.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
@@ -101,7 +101,7 @@ pub struct CidrBlocks {
     pub cidr_blocks: Vec<String>,
 }
 
-/// Where an API server answers. `host` is empty and `port` 0 in a Cluster whose endpoint is not known yet.
+/// The endpoint of an API server. `host` is empty and `port` is 0 while the endpoint of a Cluster is unknown.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Endpoint {
     #[serde(default)]
@@ -116,7 +116,7 @@ impl From<ControlPlaneEndpoint> for Endpoint {
     }
 }
 
-/// A reference without version and namespace: it is in the same namespace, and the CRD's contract label tells the version.
+/// A reference without version and namespace. The object is in the same namespace, and the contract label of its CRD gives the version.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
@@ -134,7 +134,7 @@ pub struct Reference {
 pub struct MachineSpec {
     #[serde(default)]
     pub cluster_name: String,
-    /// With the leading `v`, e.g. `v1.36.3`.
+    /// The Kubernetes version with the leading `v`, e.g. `v1.36.3`.
     #[serde(default)]
     pub version: Option<String>,
     #[serde(default)]
@@ -178,7 +178,7 @@ pub struct MachineStatus {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeInfo {
-    /// Of Windows: its build, e.g. `10.0.20348.2700`.
+    /// The build of Windows on a Windows node, e.g. `10.0.20348.2700`.
     #[serde(default)]
     pub kernel_version: String,
 }
@@ -247,7 +247,7 @@ impl Cluster {
     pub fn is_paused(&self) -> bool {
         self.spec.paused == Some(true)
     }
-    /// Its name if it is paused, and with it everything that belongs to it.
+    /// The name of the Cluster if it is paused, which pauses every object that belongs to it.
     pub fn paused_name(&self) -> Option<&str> {
         self.metadata.name.as_deref().filter(|_| self.is_paused())
     }
@@ -264,7 +264,7 @@ impl Cluster {
     pub fn endpoint(&self) -> Option<&Endpoint> {
         self.spec.control_plane_endpoint.as_ref().filter(|e| !e.host.is_empty() && e.port > 0)
     }
-    /// The name of its WindowsCluster, if its infrastructure is one.
+    /// The name of the WindowsCluster, if the Cluster's infrastructure is a WindowsCluster.
     pub fn windows_cluster(&self) -> Option<&str> {
         self.spec.infrastructure_ref.as_ref().filter(|reference| reference.kind == "WindowsCluster").map(|reference| reference.name.as_str())
     }
@@ -281,25 +281,25 @@ impl Machine {
 }
 
 impl MachinePool {
-    /// Whether the infrastructure decides how many machines there are, and the MachinePool only reports it.
+    /// Whether the infrastructure decides the number of machines and the MachinePool only reports it.
     pub fn is_scaled_by_infrastructure(&self) -> bool {
         self.metadata.annotations.as_ref().and_then(|a| a.get(REPLICAS_MANAGED_BY_ANNOTATION)).is_some_and(|value| value != "false")
     }
 }
 
-/// The owner that is a Cluster API Machine, whatever version its reference names.
+/// Returns the owner that is a Cluster API Machine, whatever version the reference names.
 pub fn machine_owner(owners: Option<&Vec<OwnerReference>>) -> Option<&OwnerReference> {
     owner(owners, GROUP, "Machine")
 }
 
-/// The owner of that group and kind, whatever version its reference names.
+/// Returns the owner of this group and kind, whatever version the reference names.
 pub fn owner<'a>(owners: Option<&'a Vec<OwnerReference>>, group: &str, kind: &str) -> Option<&'a OwnerReference> {
     owners?.iter().find(|o| o.kind == kind && o.api_version.split('/').next() == Some(group))
 }
 
-/// A name as the value of a label: itself, or a hash if it is too long, as Cluster API writes it (`format.MustFormatValue`).
+/// Converts a name to a label value: the name itself, or a hash if the name is too long, as in Cluster API (`format.MustFormatValue`).
 pub fn label_value(name: &str) -> String {
-    // Names of objects are lower case letters, digits, - and ., and begin and end with a letter or digit: only the length can be wrong.
+    // Object names consist of lower case letters, digits, - and ., and begin and end with a letter or digit: only the length can be invalid.
     if name.len() <= 63 {
         return name.to_owned();
     }
@@ -307,7 +307,7 @@ pub fn label_value(name: &str) -> String {
     format!("hash_{}_z", URL_SAFE_NO_PAD.encode(hash.to_be_bytes()))
 }
 
-/// The name of the Cluster of an object. Cluster API labels what it makes, and becomes the owner of what it makes it from and of what a Cluster names.
+/// The name of an object's Cluster. Cluster API labels the objects that it creates; the Cluster owns their templates and the objects that it names.
 pub fn cluster_of(meta: &ObjectMeta) -> Option<&str> {
     let owner = owner(meta.owner_references.as_ref(), GROUP, "Cluster").map(|owner| owner.name.as_str());
     owner.or_else(|| cluster_name(meta.labels.as_ref()))
@@ -322,7 +322,7 @@ pub fn cluster_name(labels: Option<&BTreeMap<String, String>>) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// The expected values are what Go's `format.MustFormatValue` of Cluster API 1.14.2 prints for these names.
+    /// The expected values are the output of Go's `format.MustFormatValue` of Cluster API 1.14.2 for these names.
     #[test]
     fn rule_4_3_a_long_name_becomes_the_label_value_that_core_computes() {
         assert_eq!(label_value("windows"), "windows");

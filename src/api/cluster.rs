@@ -11,7 +11,7 @@ use super::components::{ComponentPart, Components, ComponentsMode, ComponentsSta
 use super::control_plane::KubeconfigSecretReference;
 use super::machine::{LocalReference, TemplateMetadata};
 
-/// Kept on a WindowsCluster while the workload cluster may have what CAPW brought there for its Windows nodes.
+/// Finalizer of a WindowsCluster while the workload cluster may still have objects that CAPW created there for its Windows nodes.
 pub const FINALIZER: &str = "windowscluster.infrastructure.cluster.x-k8s.io";
 
 /// The infrastructure of one workload cluster.
@@ -66,10 +66,10 @@ pub const FINALIZER: &str = "windowscluster.infrastructure.cluster.x-k8s.io";
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.cluster) == has(oldSelf.cluster)").message("cluster: cannot be added or removed later: make another WindowsCluster"))]
 pub struct WindowsClusterSpec {
-    /// The cluster that this object stands for where no Cluster of Cluster API does: that of standalone pools. A Cluster that names this object in its infrastructureRef takes precedence.
+    /// The cluster that this object represents without a Cluster of Cluster API: the cluster of standalone pools. A Cluster that names this object in its infrastructureRef takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<NamedCluster>,
-    /// Endpoint of the API server. Leave it out if the control plane object supplies it. With spec.cluster: where nodes reach the API server, if not at the address in the kubeconfig.
+    /// Endpoint of the API server. Leave it out if the control plane object supplies it. With spec.cluster: the endpoint at which nodes reach the API server, if it is not the address in the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// The hypervisors (in the same namespace) that machines of this cluster may use; they are also its failure domains. Default: every WindowsHypervisor in the namespace.
@@ -77,7 +77,7 @@ pub struct WindowsClusterSpec {
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub hypervisors: Vec<LocalReference>,
-    /// Components of the cluster that Windows nodes need, above all its pod network. Without it, CAPW reads nothing of the cluster's network.
+    /// Components of the cluster that Windows nodes need, above all its pod network. Without this field, CAPW does not read the cluster's network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub components: Option<Components>,
 }
@@ -87,22 +87,22 @@ impl WindowsCluster {
         self.status.as_ref()?.components.as_ref()
     }
 
-    /// What CAPW does for Windows nodes and pods; nothing where `spec.components` is not set.
+    /// The mode in which CAPW handles Windows nodes and pods: `Off` if `spec.components` is not set.
     pub fn components_mode(&self) -> ComponentsMode {
         self.spec.components.as_ref().map_or(ComponentsMode::Off, |components| components.mode)
     }
 
-    /// What CAPW has brought to Windows nodes, or is about to bring.
+    /// The components that CAPW has deployed on Windows nodes, or is about to deploy.
     pub fn parts(&self) -> &[ComponentPart] {
         self.known_components().map(|known| known.parts.as_slice()).unwrap_or_default()
     }
 
-    /// What CAPW has brought for Windows pods, or is about to bring.
+    /// The objects that CAPW has created for Windows pods, or is about to create.
     pub fn objects(&self) -> &[String] {
         self.known_components().map(|known| known.objects.as_slice()).unwrap_or_default()
     }
 
-    /// What CAPW would write in the workload cluster, with `mode: Report`.
+    /// The changes that CAPW would write to the workload cluster, with `mode: Report`.
     pub fn planned(&self) -> &[String] {
         self.known_components().map(|known| known.planned.as_slice()).unwrap_or_default()
     }
@@ -135,7 +135,7 @@ pub struct ControlPlaneEndpoint {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsClusterStatus {
-    /// Read by Cluster API; once set, it stays.
+    /// Milestones that Cluster API reads. Once set, they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ClusterInitialization>,
     /// The hypervisors that machines may be spread over.
@@ -172,7 +172,7 @@ pub struct FailureDomain {
     /// Name of the WindowsHypervisor.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Always false: this provider makes workers only.
+    /// Always false: this provider creates worker machines only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
     /// Attributes of the failure domain, e.g. `reachable`.

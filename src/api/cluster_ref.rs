@@ -1,4 +1,4 @@
-//! Which workload cluster an object belongs to.
+//! The workload cluster that an object belongs to.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use super::cluster::WindowsCluster;
 use super::control_plane::KubeconfigSecretReference;
 use super::pool::WindowsNodePool;
 
-/// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a standalone pool: the cluster that they join, as
-/// [`ClusterRef`] is written.
+/// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a standalone pool: the cluster that they join, in the text form of
+/// [`ClusterRef`].
 pub const JOINS_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/joins";
 
-/// Annotation on a WindowsMachine: the cluster that it was made for, which is the one in the owner mark of its VM, whatever becomes of
-/// its labels and of its pool. On a WindowsBootstrapConfig: the cluster that its token is in, whatever becomes of its labels.
+/// Annotation on a WindowsMachine: the cluster that it was created for, as in the owner mark of its VM, even if its labels or its pool
+/// change. On a WindowsBootstrapConfig: the cluster that its token is in, even if its labels change.
 pub const MADE_FOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/made-for";
 
 const IN_CLUSTER: &str = "own/cluster";
@@ -23,12 +23,12 @@ const IN_CLUSTER: &str = "own/cluster";
 /// A workload cluster, as objects in one namespace of the management cluster refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClusterRef {
-    /// Of the objects that refer to it, and of the Secret with its kubeconfig.
+    /// The namespace of the objects that refer to the cluster, and of the Secret with its kubeconfig.
     pub namespace: String,
     pub source: ClusterSource,
 }
 
-/// Where the connection to a workload cluster comes from.
+/// The source of the connection to a workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClusterSource {
     /// A Cluster of Cluster API, by name; its kubeconfig is in the Secret `<name>-kubeconfig`.
@@ -40,13 +40,13 @@ pub enum ClusterSource {
 }
 
 impl ClusterRef {
-    /// A Cluster of Cluster API.
+    /// Returns the reference to a Cluster of Cluster API.
     pub fn cluster_api(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), source: ClusterSource::ClusterApi(name.to_owned()) }
     }
 
-    /// The cluster of one of our objects: its Cluster, or the cluster that its standalone pool joins. An object has the label of the
-    /// one or the annotation of the other. Where both are, one was put there from outside: the label, unless a Machine owns the object.
+    /// The cluster of one of our objects: its Cluster, by label, or the cluster that its standalone pool joins, by annotation. If an object
+    /// has both, one was added from outside: the annotation if a Machine owns the object, otherwise the label.
     pub fn of(meta: &ObjectMeta) -> Option<Self> {
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let labelled = capi::cluster_name(meta.labels.as_ref()).map(|name| Self::cluster_api(namespace, name));
@@ -54,7 +54,7 @@ impl ClusterRef {
         if capi::machine_owner(meta.owner_references.as_ref()).is_some() { labelled.or(annotated) } else { annotated.or(labelled) }
     }
 
-    /// The cluster of a configuration. Where its label is gone, it is the one that the configuration was made for: its token is there.
+    /// The cluster of a configuration. Without its label, this is the cluster that the configuration was created for, which has its token.
     pub fn of_config(object: &WindowsBootstrapConfig) -> Option<Self> {
         let meta = &object.metadata;
         let made_for = || Self::read(meta.namespace.as_deref().unwrap_or_default(), annotation(meta, MADE_FOR_ANNOTATION)?);
@@ -66,7 +66,7 @@ impl ClusterRef {
         Self::of(meta).filter(Self::is_standalone)
     }
 
-    /// The cluster that a standalone pool joins: it names one, and no MachinePool owns it.
+    /// The cluster that a standalone pool joins: the pool names a cluster, and no MachinePool owns the pool.
     pub fn of_pool(pool: &WindowsNodePool) -> Option<Self> {
         if capi::owner(pool.metadata.owner_references.as_ref(), GROUP, "MachinePool").is_some() {
             return None;
@@ -74,7 +74,7 @@ impl ClusterRef {
         Self::named_by(pool)
     }
 
-    /// The cluster that the machines of a pool join: the one that it names, or that of the MachinePool that owns it.
+    /// The cluster that the machines of a pool join: the cluster that the pool names, or the cluster of the MachinePool that owns the pool.
     pub fn joined_by(pool: &WindowsNodePool) -> Option<Self> {
         Self::of_pool(pool).or_else(|| Self::of(&pool.metadata))
     }
@@ -92,7 +92,7 @@ impl ClusterRef {
         Self { namespace: meta.namespace.clone().unwrap_or_default(), source }
     }
 
-    /// The cluster that a WindowsCluster stands for: the Cluster that owns it, or else the one that it names.
+    /// The cluster that a WindowsCluster represents: the Cluster that owns it, or else the cluster that it names.
     pub fn of_windows_cluster(object: &WindowsCluster) -> Option<Self> {
         let meta = &object.metadata;
         let named = || object.spec.cluster.as_ref().map(|cluster| Self::named(meta, cluster.kubeconfig_secret_ref.as_ref()));
@@ -102,12 +102,12 @@ impl ClusterRef {
         }
     }
 
-    /// The Cluster of a template: Cluster API makes it the owner, and sets no label.
+    /// The Cluster of a template. Cluster API makes the Cluster the owner of the template, and sets no label.
     pub fn of_template(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::cluster_api(meta.namespace.as_deref().unwrap_or_default(), capi::cluster_of(meta)?))
     }
 
-    /// For messages, e.g. `the workload cluster of Cluster c1`.
+    /// The cluster's description for messages, e.g. `the workload cluster of Cluster c1`.
     pub fn words(&self) -> String {
         match &self.source {
             ClusterSource::ClusterApi(name) => format!("the workload cluster of Cluster {name}"),
@@ -116,7 +116,7 @@ impl ClusterRef {
         }
     }
 
-    /// Whether no Cluster of Cluster API stands for it.
+    /// Whether no Cluster of Cluster API represents the cluster.
     pub fn is_standalone(&self) -> bool {
         !matches!(self.source, ClusterSource::ClusterApi(_))
     }
@@ -137,7 +137,7 @@ impl ClusterRef {
     }
 }
 
-/// Without the namespace: the name of a Cluster, or else the value of [`JOINS_ANNOTATION`], which holds a `/` and so is never such a name.
+/// The text form, without the namespace: the name of a Cluster, or the value of [`JOINS_ANNOTATION`], which has a `/` and so is never such a name.
 impl fmt::Display for ClusterRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
@@ -148,7 +148,7 @@ impl fmt::Display for ClusterRef {
     }
 }
 
-/// The workload cluster that a machine was made for, even if its pool was handed over since, as [`ClusterRef`] is written.
+/// The workload cluster that a machine was created for, in the text form of [`ClusterRef`], even if its pool was handed over since.
 pub fn made_for(meta: &ObjectMeta) -> Option<String> {
     annotation(meta, MADE_FOR_ANNOTATION).map(str::to_owned).or_else(|| ClusterRef::of(meta).map(|cluster| cluster.to_string()))
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::cluster::ControlPlaneEndpoint;
 use super::machine::TemplateMetadata;
 
-/// Kept on an ExternalControlPlane while its cluster has Machines, which without its kubeconfig could neither be drained nor leave, and while a
-/// WindowsCluster that goes has something to remove there.
+/// Finalizer of an ExternalControlPlane while its cluster has Machines, which could be neither drained nor removed without its kubeconfig, and
+/// while a WindowsCluster that is being deleted has something to remove there.
 pub const FINALIZER: &str = "externalcontrolplane.controlplane.cluster.x-k8s.io";
 
 /// A control plane that already exists.
@@ -71,7 +71,7 @@ fn default_key() -> String {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalControlPlaneStatus {
-    /// Read by Cluster API; once set, it stays.
+    /// Milestones that Cluster API reads. Once set, they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ControlPlaneInitialization>,
     /// Always true: this control plane is managed externally. Without this field Cluster API would not drain and delete Nodes of a cluster that has only workers.
@@ -88,7 +88,7 @@ pub struct ExternalControlPlaneStatus {
     /// SHA-256 of the kubeconfig that was checked last, so that permissions are checked again only when it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_kubeconfig: Option<String>,
-    /// The cluster: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused.
+    /// Identity of the cluster: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused.
     #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub cluster_uid: Option<String>,

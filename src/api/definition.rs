@@ -1,4 +1,4 @@
-//! What we read of a CustomResourceDefinition: its versions, without their schemas.
+//! The part of a CustomResourceDefinition that CAPW reads: its versions, without their schemas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionNames, CustomResourceSubresources,
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::KINDS;
 
-/// The generation of a definition whose objects need no migration. Cluster API writes the same on its own definitions, and its tests of
-/// an upgrade look for it.
+/// Annotation with the generation of a definition whose objects need no migration. Cluster API sets it on its own definitions, and its
+/// upgrade tests check it.
 pub const OBSERVED_GENERATION: &str = "crd-migration.cluster.x-k8s.io/observed-generation";
 
-/// A CustomResourceDefinition as the API server has it.
+/// A CustomResourceDefinition as the API server stores it.
 pub type Definition = Object<DefinitionSpec, DefinitionStatus>;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -26,9 +26,9 @@ pub struct DefinitionSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Version {
     pub name: String,
-    /// Whether the API server answers requests in it.
+    /// Whether the API server answers requests in this version.
     pub served: bool,
-    /// Whether objects are written to etcd in it; exactly one is.
+    /// Whether the API server writes objects to etcd in this version; exactly one version is the storage version.
     pub storage: bool,
     pub subresources: Option<CustomResourceSubresources>,
 }
@@ -36,17 +36,17 @@ pub struct Version {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionStatus {
-    /// Versions in which objects may be in etcd. The API server adds to them and never takes one away.
+    /// Versions in which objects may be stored in etcd. The API server adds versions and never removes one.
     #[serde(default)]
     pub stored_versions: Vec<String>,
 }
 
-/// Group and name of each definition of ours. The name ends with the group.
+/// Group and name of each of our definitions. The name ends with the group.
 pub fn names() -> Vec<(String, String)> {
     KINDS.iter().filter_map(|kind| Some(((kind.name)().split_once('.')?.1.to_owned(), (kind.name)().to_owned()))).collect()
 }
 
-/// The kind of definitions themselves.
+/// The resource of definitions themselves.
 pub fn resource() -> ApiResource {
     ApiResource::erase::<CustomResourceDefinition>(&())
 }

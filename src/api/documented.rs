@@ -1,6 +1,6 @@
-//! Enums whose documentation is data too: programs print it, and the tables in `docs/` are made from it.
+//! Enums whose documentation is also data: programs print it, and the tables in `docs/` are generated from it.
 
-/// Declares an enum in which each variant has a doc comment and an entry with whatever else is known of it.
+/// Declares an enum in which each variant has a doc comment and an entry with further data.
 ///
 /// `ALL` lists the variants in the order of declaration, `as_str` is the name of the variant, `meaning` its doc comment in one line.
 macro_rules! documented_enum {
@@ -34,7 +34,7 @@ macro_rules! documented_enum {
                 }
             }
 
-            /// What else is known of it.
+            /// The further data of the variant.
             pub(super) const fn entry(self) -> $entry {
                 match self {
                     $(Self::$variant => $value,)+

@@ -1,4 +1,4 @@
-//! A status that its own schema admits: what is longer is cut. The API server refuses the whole status otherwise, and the object would say nothing.
+//! Cuts a status to the limits of its schema. Otherwise the API server would refuse the whole status, and the object would report nothing.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -20,18 +20,18 @@ static SCHEMAS: LazyLock<HashMap<String, JSONSchemaProps>> = LazyLock::new(|| {
     status.collect()
 });
 
-/// Reads the schemas now. It takes so long that a first pass must not do it: all threads that run passes would wait for it.
+/// Reads the schemas now. This takes too long for a first reconcile: all threads that reconcile would wait.
 pub fn read_schemas() {
     LazyLock::force(&SCHEMAS);
 }
 
-/// The status of an object of this kind with texts, lists and numbers within their limits; `None`: it is within them as it is.
+/// The status of an object of this kind with texts and lists cut to their limits; `None` if the status is within the limits already.
 pub fn fitted<S: Serialize + DeserializeOwned>(kind: &str, status: &S) -> Option<S> {
     let mut value = serde_json::to_value(status).ok()?;
     if fit(&mut value, SCHEMAS.get(kind)?) { from_value(&value).ok() } else { None }
 }
 
-/// `true` when something was cut.
+/// Cuts a value to the limits of its schema. Returns whether something was cut.
 fn fit(value: &mut Value, schema: &JSONSchemaProps) -> bool {
     let most = |limit: Option<i64>| limit.and_then(|limit| usize::try_from(limit).ok());
     match value {

@@ -1,14 +1,14 @@
-//! Which objects of a cluster to list.
+//! The objects of a cluster to list.
 
 /// All objects of a kind, in all namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listing {
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
     pub plural: &'static str,
-    /// A selector of labels; empty for all of them.
+    /// A label selector; empty for all objects.
     pub labels: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl Listing {
         Self { labels, ..self }
     }
 
-    /// `apps/v1`; `v1` for the core group.
+    /// The API version, e.g. `apps/v1`; `v1` for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }

@@ -8,7 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kept on a WindowsMachine from before the first call to a hypervisor until the absence of the VM is proven.
+/// Finalizer of a WindowsMachine from before the first call to a hypervisor until the absence of the VM is proven.
 pub const FINALIZER: &str = "windowsmachine.infrastructure.cluster.x-k8s.io";
 
 /// One virtual machine that becomes a Windows node.
@@ -110,7 +110,7 @@ pub struct WindowsMachineSpec {
     #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Gi|Ti)$')").message("must be a whole number with Gi or Ti, e.g. 100Gi"))]
     #[x_kube(validation = Rule::new("!isQuantity(self) || (quantity(self).compareTo(quantity('32Gi')) >= 0 && quantity(self).compareTo(quantity('64Ti')) <= 0)").message("must be at least 32Gi, which Windows needs, and at most 64Ti; leave it out for the image's own size"))]
     pub system_disk: Option<String>,
-    /// More disks, attached empty.
+    /// Additional disks, attached empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -217,7 +217,7 @@ pub enum HostNamePolicy {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineStatus {
-    /// Read by Cluster API; once set, it stays.
+    /// Milestones that Cluster API reads. Once set, they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<MachineInitialization>,
     /// Addresses of the VM, copied by Cluster API to the Machine.
@@ -235,16 +235,16 @@ pub struct WindowsMachineStatus {
     /// Resources that the driver reserved or started, written before it acts; opaque to users.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub journal: BTreeMap<String, String>,
-    /// When the VM was first seen running; the join deadline starts here.
+    /// Time at which the VM was first observed running. The join deadline starts here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub powered_on_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-    /// Since when the Node is in the way of the removal of the machine, in a pool without Cluster API: `drain.timeoutSeconds` starts here.
+    /// Time since which the Node has been blocking the removal of the machine, in a pool without Cluster API. `drain.timeoutSeconds` starts here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-    /// When its guest was first asked to shut down, because the machine is being removed.
+    /// Time of the first request to the guest to shut down, because the machine is being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping_since: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-    /// Progress of the guest's bootstrap: its newest report. Absent until there is one.
+    /// The guest's newest report about the progress of its bootstrap. Absent until the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapProgress>,
     /// The generation of the spec that this status is about.
@@ -257,11 +257,11 @@ pub struct WindowsMachineStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The newest report of a guest about its bootstrap. It comes from inside the VM: it is informative, and only `failed` has consequences.
+/// The newest report of a guest about its bootstrap. It comes from inside the VM and is informative: only `failed` has consequences.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapProgress {
-    /// Id of the item of the node plan, as `capw render --explain` lists them; `plan` for the plan as a whole.
+    /// Id of the item in the node plan, as `capw render --explain` lists it; `plan` for the whole plan.
     #[schemars(length(min = 1, max = 64))]
     pub item: String,
     /// `started`, `done`, `retry`, `reboot`, `failed` or `finished`. After `failed` and `finished` the guest does nothing more.
@@ -278,10 +278,10 @@ pub struct BootstrapProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4_294_967_295_i64))]
     pub attempt: Option<i64>,
-    /// Number of the start of Windows, from 1.
+    /// Number of the start of Windows, counted from 1.
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub boot: i64,
-    /// Time at which the controller read it.
+    /// Time at which the controller read the report.
     pub time: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time,
 }
 
@@ -373,10 +373,10 @@ pub struct TemplateMetadata {
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineTemplateStatus {
-    /// `cpu`, `memory` and `pods` of a machine made from this template, as quantities.
+    /// `cpu`, `memory` and `pods` of a machine that is created from this template, as quantities.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<String, String>,
-    /// Operating system and architecture of such a machine.
+    /// Operating system and architecture of a machine that is created from this template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_info: Option<TemplateNodeInfo>,
 }

@@ -1,6 +1,6 @@
-//! WHAT USERS WRITE: the kinds, their conditions, parsed names, and the part of Cluster API that we read.
+//! The objects that users write: the kinds, their conditions, parsed names, and the part of Cluster API that CAPW reads.
 //!
-//! No I/O. Validity that a schema can express is in the schema (CEL), the rest in [`name`].
+//! No I/O. Rules that a schema can express are in the schema (CEL), the others in [`name`].
 
 pub mod bootstrap_config;
 pub mod capi;
@@ -30,9 +30,9 @@ mod samples;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceConversion, CustomResourceDefinition};
 use kube::CustomResourceExt;
 
-/// A kind of ours.
+/// One of CAPW's kinds.
 pub struct OwnKind {
-    /// Name of its CustomResourceDefinition.
+    /// Name of the kind's CustomResourceDefinition.
     pub name: fn() -> &'static str,
     definition: fn() -> CustomResourceDefinition,
 }
@@ -58,18 +58,18 @@ pub const KINDS: [OwnKind; 11] = [
     OwnKind::of::<control_plane::ExternalControlPlaneTemplate>(),
 ];
 
-/// The definition of each kind. Its schemas take long to make, in a build without optimization half a second.
+/// Returns the definition of each kind. Generating the schemas is slow: half a second in a build without optimization.
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     let mut crds: Vec<CustomResourceDefinition> = KINDS.iter().map(|kind| (kind.definition)()).collect();
     for crd in &mut crds {
         label(crd);
-        // Written out: clusterctl merges definitions, and a webhook that once was there would stay.
+        // Set explicitly: clusterctl merges definitions, and the webhook of an earlier version would stay.
         crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".into(), webhook: None });
     }
     crds
 }
 
-/// The labels by which Cluster API finds our version of a contract, and `clusterctl` our kinds.
+/// Sets the labels by which Cluster API finds our version of a contract, and `clusterctl` finds our kinds.
 fn label(crd: &mut CustomResourceDefinition) {
     let provider = match crd.spec.group.split('.').next() {
         Some("bootstrap") => "bootstrap-windows",
@@ -82,11 +82,11 @@ fn label(crd: &mut CustomResourceDefinition) {
     labels.insert("cluster.x-k8s.io/v1beta2".into(), served.join("_"));
     labels.insert("clusterctl.cluster.x-k8s.io".into(), String::new());
     if crd.spec.names.kind == "WindowsHypervisor" {
-        // No Cluster owns a hypervisor: `clusterctl move` takes it, and what it owns, because of this label.
+        // No Cluster owns a hypervisor: `clusterctl move` moves it, and the objects that it owns, because of this label.
         labels.insert("clusterctl.cluster.x-k8s.io/move-hierarchy".into(), String::new());
     }
     if ["WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"].contains(&crd.spec.names.kind.as_str()) {
-        // Nothing owns those that a WindowsNodePool names.
+        // No object owns the templates that a WindowsNodePool names.
         labels.insert("clusterctl.cluster.x-k8s.io/move".into(), String::new());
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// `clusterctl move` takes what owner references of the Cluster lead to, and the kinds with a label.
+    /// `clusterctl move` moves the objects that owner references link to the Cluster, and the kinds with a label.
     #[test]
     fn what_nothing_owns_is_moved_by_its_label() {
         let labelled = |label: &str| -> Vec<String> {

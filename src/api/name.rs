@@ -29,7 +29,7 @@ pub enum NameError {
     Memory { value: String },
 }
 
-/// Namespace and name of an object of a kind that is known from the context.
+/// Namespace and name of an object whose kind is known from the context.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     pub namespace: String,
@@ -57,7 +57,7 @@ impl fmt::Display for ObjectKey {
 pub struct VmUuid(pub Uuid);
 
 impl VmUuid {
-    /// Derived from the UID of the WindowsMachine, so that a retry after a crash finds the VM.
+    /// Derives the identity from the UID of the WindowsMachine, so that a retry after a crash finds the VM.
     pub fn of(uid: &str) -> Self {
         Self(Uuid::new_v5(&MACHINE_NAMESPACE, uid.as_bytes()))
     }
@@ -114,8 +114,8 @@ impl HostName {
         Ok(Self(value.into()))
     }
 
-    /// The host name of a machine: its object's name if Windows accepts that; else, with [`HostNamePolicy::Auto`], the first
-    /// letters of that name and eight characters of a hash of its identity.
+    /// Chooses the host name of a machine: the name of its object if Windows accepts it; otherwise, with [`HostNamePolicy::Auto`], the first
+    /// letters of that name and eight characters of a hash of the machine's identity.
     pub fn choose(object: &str, vm: VmUuid, policy: HostNamePolicy) -> Result<Self, NameError> {
         match (Self::parse(object), policy) {
             (Ok(name), _) => Ok(name),
@@ -140,19 +140,19 @@ impl fmt::Display for HostName {
     }
 }
 
-/// Whether an object can have that name: a DNS subdomain.
+/// Whether an object can have this name: a DNS subdomain.
 pub fn is_object_name(name: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let label = |label: &str| label.starts_with(edge) && label.ends_with(edge) && label.chars().all(|c| edge(c) || c == '-');
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// `length` characters of 0-9a-z that depend on `bytes` only; the form of the public half of a bootstrap token.
+/// Returns `length` characters of 0-9a-z that depend on `bytes` only, in the form of the public half of a bootstrap token.
 pub fn base36(bytes: &[u8], length: usize) -> String {
     Sha256::digest(bytes).iter().take(length).filter_map(|b| char::from_digit(u32::from(*b) % 36, 36)).collect()
 }
 
-/// Mebibytes of an amount like `8Gi`.
+/// Returns the mebibytes of an amount like `8Gi`.
 pub fn mebibytes(value: &str) -> Result<u64, NameError> {
     let wrong = || NameError::Memory { value: value.into() };
     let unit = value.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
@@ -165,7 +165,7 @@ pub fn mebibytes(value: &str) -> Result<u64, NameError> {
     value[..unit].parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(wrong)
 }
 
-/// The minor in a version that a server reports, e.g. `v1.36.3-gke.100`. `None`: it is not one of Kubernetes 1.x.
+/// Returns the minor of a version that a server reports, e.g. `v1.36.3-gke.100`; `None` if it is not a version of Kubernetes 1.x.
 pub fn minor(version: &str) -> Option<u32> {
     let mut numbers = version.trim_start_matches('v').split('.');
     (numbers.next() == Some("1")).then(|| numbers.next()?.trim_end_matches('+').parse().ok()).flatten()

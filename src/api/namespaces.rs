@@ -1,14 +1,14 @@
-//! A choice of namespaces of the management cluster.
+//! A selection of namespaces of the management cluster.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Which namespaces are meant.
+/// A selection of namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Namespaces {
     #[default]
     All,
-    /// These and no others.
+    /// Only these namespaces.
     Named(BTreeSet<String>),
 }
 
@@ -25,7 +25,7 @@ impl Namespaces {
     }
 }
 
-/// As flags take it: names separated by commas, or `*`.
+/// Writes the selection as in flags: names separated by commas, or `*`.
 impl fmt::Display for Namespaces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -35,7 +35,7 @@ impl fmt::Display for Namespaces {
     }
 }
 
-/// Any of the names is `*`: all.
+/// Selects all namespaces if one of the names is `*`.
 impl FromIterator<String> for Namespaces {
     fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
         let names: BTreeSet<String> = names.into_iter().collect();

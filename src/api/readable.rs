@@ -1,11 +1,11 @@
-//! What the schema of a kind admits, its Rust type can read: otherwise the object would be invisible to its controller.
+//! Tests that the Rust type of a kind can read whatever its schema admits: otherwise the object would be invisible to its controller.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// A value with every field that the schema names, and the paths of those that may be null or left out.
+/// Builds a value with every field that the schema names, and collects the paths of the fields that may be null or left out.
 struct Sample {
     nullable: Vec<String>,
     optional: Vec<String>,
@@ -56,7 +56,7 @@ fn is_readable<K: DeserializeOwned>(value: &Value, what: &str) {
     }
 }
 
-/// Gives how many objects were read.
+/// Checks a kind, and returns the number of objects that were read.
 fn check<K: CustomResourceExt + DeserializeOwned>() -> usize {
     let crd: CustomResourceDefinition = K::crd();
     let schema = serde_json::to_value(crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Holds what users copy against the types: config/samples, the clusterctl templates and the README's first YAML. A misspelt or
-//! removed field fails here, because the re-serialised object has to hold every value of the text.
+//! Tests of the YAML that users copy: config/samples, the clusterctl templates and the README's first YAML must fit the types. A misspelt
+//! or removed field fails here, because the re-serialised object must contain every value of the text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The YAML files of a directory, sorted; at least one.
+/// The YAML files of a directory, sorted. Panics if the directory has none.
 fn yaml(directory: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(root().join(directory)).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|p| p.extension().is_some_and(|e| e == "yaml"));
@@ -34,7 +34,7 @@ fn yaml(directory: &str) -> Vec<PathBuf> {
     found
 }
 
-/// `${NAME:=default}` and `${NAME}`, as clusterctl replaces them.
+/// Replaces `${NAME:=default}` and `${NAME}` as clusterctl does.
 fn substituted(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -53,7 +53,7 @@ fn substituted(text: &str) -> String {
     out + rest
 }
 
-/// Fails with the path of the first value of `text` that `typed` does not hold.
+/// Panics with the path of the first value of `text` that `typed` lacks.
 fn contains(typed: &Value, text: &Value, path: &str) {
     match (typed, text) {
         (Value::Object(typed), Value::Object(text)) => {
@@ -92,7 +92,7 @@ fn check(object: &Value, file: &str) {
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfigTemplate") => strict::<WindowsBootstrapConfigTemplate>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlane") => strict::<ExternalControlPlane>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlaneTemplate") => strict::<ExternalControlPlaneTemplate>(object, &place),
-        // Held against containerd's handlers where those are made.
+        // The tests of the rendered bootstrap data compare RuntimeClasses with containerd's handlers.
         ("node.k8s.io/v1", "RuntimeClass") => {}
         (CORE, "Cluster" | "ClusterClass" | "MachineDeployment" | "MachineHealthCheck" | "MachinePool") => {}
         _ => panic!("{place}: {version} {kind} is no kind that a sample should hold"),
@@ -135,7 +135,7 @@ fn pages_show_the_samples_as_they_are() {
     }
 }
 
-/// kubectl reads YAML 1.1, where `Off` is a boolean; the reader of these tests does not.
+/// kubectl reads YAML 1.1, in which `Off` is a boolean; the parser of these tests does not.
 #[test]
 fn what_kubectl_takes_for_a_boolean_is_in_quotes() {
     let pages =

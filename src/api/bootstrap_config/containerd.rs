@@ -18,7 +18,7 @@ pub struct Containerd {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._:/@]*$') && !self.contains('://')").message("must be an image reference without scheme and blanks, e.g. registry.k8s.io/pause:3.10.1"))]
     pub sandbox_image: Option<String>,
-    /// Where images come from instead of, or before, their own registries. At most 32.
+    /// Servers from which images are pulled instead of, or before, their own registries. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["host".into()]))]

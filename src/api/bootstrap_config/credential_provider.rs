@@ -12,13 +12,13 @@ pub struct ImageCredentialProvider {
     #[schemars(length(min = 4, max = 100))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[-A-Za-z0-9._ ]*[-A-Za-z0-9_])+$')"#).message("must be an absolute Windows path of plain characters, e.g. C:\\k\\credential-providers"))]
     pub directory: String,
-    /// The programs, at most 8. If several match an image, all of them are asked.
+    /// The programs, at most 8. If several match an image, the kubelet asks all of them.
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub providers: Vec<CredentialProvider>,
 }
 
-/// One program, and the images that it is asked for.
+/// One program, and the images for which the kubelet runs it.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialProvider {
@@ -31,7 +31,7 @@ pub struct CredentialProvider {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(i, i.matches('^[A-Za-z0-9*][-A-Za-z0-9.*]*(:[0-9*]{1,5})?(/[-A-Za-z0-9._*/]*)?$'))").message("must be hosts of registries, with port and path where they are meant, without scheme, e.g. *.azurecr.io"))]
     pub match_images: Vec<String>,
-    /// How long an answer is cached unless the program says so itself, e.g. `12h`. Default: `10m`.
+    /// How long an answer is cached if the program sets no duration itself, e.g. `12h`. Default: `10m`.
     #[serde(default = "ten_minutes")]
     #[schemars(length(min = 2, max = 16))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$')").message("must be a length of time in hours, minutes and seconds, in this order and of at most six digits each, e.g. 12h or 1h30m"))]
@@ -64,13 +64,13 @@ pub struct ProviderVariable {
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z_][A-Za-z0-9_]*$')").message("must be letters, digits and _"))]
     pub name: String,
-    /// Its value.
+    /// Value of the variable.
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub value: String,
 }
 
-/// Which token of the pod's service account a program gets.
+/// The token of the pod's service account that a program gets.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.requireServiceAccount || !has(self.requiredServiceAccountAnnotationKeys)").message("requiredServiceAccountAnnotationKeys are those of a service account: set requireServiceAccount to true"))]
@@ -78,7 +78,7 @@ pub struct TokenAttributes {
     /// Audience of the token.
     #[schemars(length(min = 1, max = 253))]
     pub service_account_token_audience: String,
-    /// For what an answer is cached: for every pod of the service account, or for this token only.
+    /// Scope of a cached answer: every pod of the service account, or this token only.
     pub cache_type: TokenCache,
     /// Pods without a service account get nothing. Default: false.
     #[serde(default)]
@@ -95,7 +95,7 @@ pub struct TokenAttributes {
     pub optional_service_account_annotation_keys: Vec<String>,
 }
 
-/// For what an answer to a token is cached.
+/// Scope of a cached answer.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum TokenCache {
     /// For every pod of the service account.

@@ -1,4 +1,4 @@
-//! How the data reaches the machine, and which program starts it there.
+//! The channels by which the bootstrap data reaches the machine, and the programs that start it there.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ pub const ANSWER_KEY: &str = "unattend.xml";
 /// Key in the bootstrap Secret: name of the channel by which the data reaches the machine.
 pub const CHANNEL_KEY: &str = "channel";
 
-/// The channel that carries the data into Windows, and with it the program there that picks it up. The data is the same in all of
-/// them.
+/// The channel that carries the data into Windows, which also determines the program that picks up the data there. The data is the same
+/// in all channels.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Channel {
     /// cloudbase-init reads a drive with the label `config-2` (its ConfigDriveService). At most 1 MiB, the size of a Kubernetes Secret.

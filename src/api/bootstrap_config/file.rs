@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::ValueSource;
 
-/// Files that CAPW writes itself, in lower case. More depend on other fields.
+/// Paths of files that CAPW writes itself, in lower case. Other fields add more such files.
 pub const RENDERED: [&str; 9] = [
     r"c:\etc\ca-bundle.pem",
     r"c:\etc\kubernetes\credential-providers.yaml",

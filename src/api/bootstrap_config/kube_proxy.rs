@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The minor from which direct server return needs no feature gate; the gate is locked from 1.34 on.
+/// The Kubernetes minor from which direct server return needs no feature gate; the gate is locked from 1.34 on.
 pub const DSR_WITHOUT_GATE: u32 = 33;
 
 /// kube-proxy as a Windows service with the node's certificate. It waits until the network plug-in has created its network.

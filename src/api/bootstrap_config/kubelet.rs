@@ -24,8 +24,8 @@ pub struct Kubelet {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
     pub taints: Option<Vec<Taint>>,
-    /// Maximum number of pods on the node, 1 to 250, and not more than have an address there. Default: 110, or 30 on a machine with at most 8Gi of memory,
-    /// or fewer if fewer have an address.
+    /// Maximum number of pods on the node, 1 to 250, and at most as many as have an address there. Default: 110, or 30 on a machine with at most 8Gi
+    /// of memory, or fewer if fewer have an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 250))]
     pub max_pods: Option<i32>,
@@ -179,12 +179,12 @@ pub struct Taint {
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')").message("must be letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
     pub value: Option<String>,
-    /// What happens to pods that do not tolerate it.
+    /// What happens to pods that do not tolerate the taint.
     pub effect: TaintEffect,
 }
 
 impl Taint {
-    /// `os=windows:NoSchedule`, which Nodes have by default: it keeps pods away that do not ask for Windows.
+    /// The default taint of Nodes, `os=windows:NoSchedule`: it keeps away pods that do not request Windows.
     pub fn windows() -> Self {
         Self { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }
     }

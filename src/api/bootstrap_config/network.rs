@@ -33,7 +33,7 @@ pub struct Network {
     #[schemars(length(min = 1, max = 65_536))]
     #[x_kube(validation = Rule::new("self.contains('-----BEGIN CERTIFICATE-----')").message("must be certificates in PEM form"))]
     pub ca_bundle: Option<String>,
-    /// The same from a ConfigMap or a Secret.
+    /// The CA certificates of `caBundle`, from a ConfigMap or a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle_from: Option<CaBundleSource>,
     /// The proxy for the node's own downloads. Default: none.
@@ -45,14 +45,14 @@ pub struct Network {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(n, isCIDR(n))").message("must be networks, e.g. 10.0.0.0/16"))]
     pub node_networks: Vec<String>,
-    /// Prefix length of the IPv4 pod network of one node, 16 to 30: what kube-controller-manager (`--node-cidr-mask-size`) or the network plug-in gives to each. `maxPods` must fit into it. Default: 24.
+    /// Prefix length of the IPv4 pod network of one node, 16 to 30, as kube-controller-manager (`--node-cidr-mask-size`) or the network plug-in assigns it. `maxPods` must fit into it. Default: 24.
     #[serde(default = "default_node_cidr_mask_size", rename = "nodeCIDRMaskSize")]
     #[schemars(range(min = 16, max = 30))]
     pub node_cidr_mask_size: i32,
     /// Ports of the node that are open to all addresses. The kubelet's port always is.
     #[serde(default)]
     pub open_ports: OpenPorts,
-    /// Networks from which the node ports of `openPorts` are reached, e.g. those of load balancers. Default: all.
+    /// Networks from which the node ports of `openPorts` are reached, e.g. the networks of load balancers. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 49)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -66,7 +66,7 @@ pub struct Network {
     /// Ports for outgoing connections, TCP and UDP. kube-proxy without direct server return takes 64 of them for each Service. Default: those of Windows, 49152 to 65535.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_ports: Option<PortRange>,
-    /// Ports, TCP and UDP, that Windows reserves: only programs that ask for them by number get them, e.g. those of NodePort Services if `dynamicPorts` covers them. At most 8 ranges.
+    /// Ports, TCP and UDP, that Windows reserves: only programs that request them by number get them, e.g. the ports of NodePort Services if `dynamicPorts` covers them. At most 8 ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["start".into()]))]
@@ -116,13 +116,13 @@ impl Default for Network {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.urlFrom) != (has(self.http) || has(self.https))").message("give http, https or both, or urlFrom alone"))]
 pub struct Proxy {
-    /// For `http://`, e.g. `http://proxy.example.com:3128`.
+    /// Proxy for `http://` addresses, e.g. `http://proxy.example.com:3128`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://(_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.]_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
     #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. http://[fd00::1]:3128"))]
     pub http: Option<String>,
-    /// For `https://`: the address of a proxy, which is usually itself reached over `http://`.
+    /// Proxy for `https://` addresses. The proxy itself is usually reached over `http://`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://(_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.]_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]

@@ -1,4 +1,4 @@
-//! Where the programs of a node come from.
+//! The sources of a node's programs.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cel::BRACKETS;
 
-/// Where the programs of a node come from. Programs that are not listed must be in the image.
+/// Sources of the programs of a node. Programs that are not listed must be in the image.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Programs {
@@ -64,7 +64,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Its name in ids, files and addresses.
+    /// The name of the program in ids, files and addresses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kubelet => "kubelet",

@@ -12,7 +12,7 @@ use super::secret::ValueSource;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.fallback != 'None' || (has(self.mirrors) && size(self.mirrors) > 0)").message("fallback None needs a mirror: name one, or leave fallback out"))]
 pub struct Registry {
-    /// The registry in image names, with its port if they have one, e.g. `docker.io`, `registry.example.com:5000`; `*` for every registry that is not listed.
+    /// The registry in image names, with its port if the names have one, e.g. `docker.io`, `registry.example.com:5000`; `*` for every registry that is not listed.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self == '*' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$')").message("must be the host of a registry in lower case, with its port if images name it, without scheme and path, e.g. registry.example.com:5000; or *"))]
     pub host: String,
@@ -71,7 +71,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Its fields that take a value from a Secret, as users write them.
+    /// The fields of the mirror that take a value from a Secret, as users write them.
     pub fn secret_refs(&self, registry: &Registry) -> Vec<(String, &ValueSource)> {
         let at = |field: &str| format!("spec.containerd.registries[{}].mirrors[{}].{field}.secretKeyRef", registry.host, self.url);
         let mut uses = Vec::new();

@@ -12,7 +12,7 @@ pub struct SecretKeyRef {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
     pub name: String,
-    /// Key below its `data`.
+    /// Key in the Secret's `data`.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$')").message("must be a key of a Secret: letters, digits, -, _ and ., not . alone and not .. at its beginning"))]
     pub key: String,
@@ -26,13 +26,13 @@ pub struct ConfigMapKeyRef {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a ConfigMap: lower case letters, digits, - and ."))]
     pub name: String,
-    /// Key below its `data` or `binaryData`.
+    /// Key in the ConfigMap's `data` or `binaryData`.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$')").message("must be a key of a ConfigMap: letters, digits, -, _ and ., not . alone and not .. at its beginning"))]
     pub key: String,
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueSource {
@@ -40,7 +40,7 @@ pub struct ValueSource {
     pub secret_key_ref: SecretKeyRef,
 }
 
-/// Where certificates, which are not secret, come from.
+/// Source of certificates, which are not secret.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.secretKeyRef) != has(self.configMapKeyRef)").message("give exactly one of secretKeyRef and configMapKeyRef"))]

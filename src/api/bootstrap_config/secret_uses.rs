@@ -1,9 +1,9 @@
-//! Which fields take their values from Secrets and ConfigMaps.
+//! The fields that take their values from Secrets and ConfigMaps.
 
 use super::secret::{ConfigMapKeyRef, SecretKeyRef};
 use super::spec::WindowsBootstrapConfigSpec;
 
-/// Fields outside of lists that take a value from elsewhere.
+/// Fields outside lists that take their value from a Secret or a ConfigMap.
 pub const CA_BUNDLE: &str = "spec.network.caBundleFrom.secretKeyRef";
 pub const CA_BUNDLE_MAP: &str = "spec.network.caBundleFrom.configMapKeyRef";
 pub const PROXY_URL: &str = "spec.network.proxy.urlFrom.secretKeyRef";

@@ -1,4 +1,4 @@
-//! The spec and the status, put together from their parts.
+//! The spec and the status, composed of their parts.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -18,10 +18,10 @@ use super::steps::Steps;
 use super::windows::{Windows, WindowsRelease};
 use crate::api::machine::TemplateMetadata;
 
-/// Kept on a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.
+/// Finalizer of a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.
 pub const FINALIZER: &str = "windowsbootstrapconfig.bootstrap.cluster.x-k8s.io";
 
-/// The group that our join tokens authenticate to. It is our own, so that kube-controller-manager does not approve requests by itself.
+/// The group that our join tokens authenticate to. It is our own group, so that kube-controller-manager does not approve requests automatically.
 pub const JOIN_GROUP: &str = "system:bootstrappers:capw";
 
 /// The signer of the client certificates of joining kubelets.
@@ -59,16 +59,16 @@ pub struct WindowsBootstrapConfigSpec {
     /// The Windows Server release in the image; it decides the sandbox image and the node's configuration. Default: 2022.
     #[serde(default)]
     pub windows_release: WindowsRelease,
-    /// Windows itself.
+    /// Settings of Windows itself.
     #[serde(default)]
     pub windows: Windows,
     /// Source of the programs of the node. Default: they are in the image.
     #[serde(default)]
     pub programs: Programs,
-    /// The kubelet.
+    /// Settings of the kubelet.
     #[serde(default)]
     pub kubelet: Kubelet,
-    /// The container runtime.
+    /// Settings of the container runtime.
     #[serde(default)]
     pub containerd: Containerd,
     /// kube-proxy as a Windows service. Default: none; kube-proxy then runs as a HostProcess DaemonSet, as network plug-ins provide it.
@@ -77,7 +77,7 @@ pub struct WindowsBootstrapConfigSpec {
     /// How the node joins the cluster.
     #[serde(default)]
     pub join: Join,
-    /// Versions that nothing else in this object shows. They are compared with what is known to work together, as `capw compat` does, and change nothing else.
+    /// Versions that no other field of this object shows. CAPW compares them with the versions that are known to work together, as `capw compat` does; they have no other effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_versions: Option<KnownVersions>,
     /// Files to write before the join. At most 64.
@@ -104,7 +104,7 @@ pub struct WindowsBootstrapConfigSpec {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsBootstrapConfigStatus {
-    /// Read by Cluster API.
+    /// Milestones that Cluster API reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<BootstrapInitialization>,
     /// Name of the Secret with the data, key `value`.
@@ -115,13 +115,13 @@ pub struct WindowsBootstrapConfigStatus {
     #[serde(default, rename = "tokenID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 6, max = 6))]
     pub token_id: Option<String>,
-    /// Creation time of that token.
+    /// Creation time of the bootstrap token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_created_at: Option<Time>,
-    /// Expiry time of that token.
+    /// Expiry time of the bootstrap token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Time>,
-    /// The cluster that the machine was made for: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused while the machine exists.
+    /// Identity of the cluster that the machine was created for: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused while the machine exists.
     #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub cluster_uid: Option<String>,

@@ -12,12 +12,12 @@ use super::network::FirewallRule;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.beforeJoin) || !has(self.afterJoin) || self.beforeJoin.all(b, !self.afterJoin.exists(a, a.name == b.name))").message("a step before and one after the join have the same name: rename one"))]
 pub struct Steps {
-    /// Run after Windows, containerd and `files` are set up and before the node joins. At most 32.
+    /// Steps that run after Windows, containerd and `files` are set up and before the node joins. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub before_join: Vec<Step>,
-    /// Run after the node has joined and its kubelet works. At most 32.
+    /// Steps that run after the node has joined and its kubelet works. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -35,7 +35,7 @@ impl Steps {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.command), has(self.registry), has(self.firewall), has(self.feature), has(self.environment)].filter(given, given).size() == 1").message("give exactly one of command, registry, firewall, feature and environment"))]
 pub struct Step {
-    /// Shown as step `user-<name>`: lower case letters, digits and `-`, at most 24.
+    /// Name of the step, shown as `user-<name>`: lower case letters, digits and `-`, at most 24.
     #[schemars(length(min = 1, max = 24))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be lower case letters, digits and -"))]
     pub name: String,
@@ -75,7 +75,7 @@ fn default_attempts() -> i32 {
     3
 }
 
-/// A program, and the check that tells when it is done.
+/// A program, and the check that shows whether its step is done.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandStep {
@@ -85,7 +85,7 @@ pub struct CommandStep {
     #[x_kube(validation = Rule::new("self.all(t, !t.contains('\\u0000'))").message("must not contain the character NUL, which ends a text in Windows"))]
     #[x_kube(validation = Rule::new("self[0].size() > 0").message("the first entry is the program, e.g. C:\\k\\tool.exe"))]
     pub argv: Vec<String>,
-    /// More arguments as one text, which the program gets as it is: for those that read quotes in a way of their own, such as msiexec with `NAME="a ""b"" c"`.
+    /// Additional arguments as one text, which the program gets unchanged: for programs with quoting rules of their own, e.g. msiexec with `NAME="a ""b"" c"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     #[x_kube(validation = Rule::new("!self.matches('[[:cntrl:]]')").message("must be one line without control characters"))]
@@ -95,10 +95,10 @@ pub struct CommandStep {
     #[schemars(length(min = 3, max = 240))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])*\\\\?$')"#).message("must be an absolute Windows path of a directory, without .. and without names that end in a dot or blank, e.g. C:\\k"))]
     pub directory: Option<String>,
-    /// If this holds, the step is done and the program is not run. Without a check the program is run once, and again if the machine is killed while it runs.
+    /// If this check holds, the step is done and the program is not run. Without a check the program is run once, and again if the machine is killed while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<StepCheck>,
-    /// Meaning of its exit codes. Default: 0 is success.
+    /// Meaning of the program's exit codes. Default: 0 is success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_codes: Option<StepExitCodes>,
 }
@@ -113,7 +113,7 @@ pub struct StepCheck {
     #[schemars(length(min = 4, max = 240))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])+$')"#).message("must be an absolute Windows path of a file, without .. and without names that end in a dot or blank, e.g. C:\\k\\done"))]
     pub file: Option<String>,
-    /// The registry value is that text or number.
+    /// The registry value equals the given text or number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<RegistryCheck>,
     /// The service runs.
@@ -135,7 +135,7 @@ pub struct RegistryCheck {
     #[schemars(length(min = 7, max = 255))]
     #[x_kube(validation = Rule::new(r#"self.matches('^HKLM:(\\\\[^\\\\/*?[:cntrl:]]+)+$')"#).message("must be a key below HKLM:\\, e.g. HKLM:\\SOFTWARE\\Example"))]
     pub key: String,
-    /// The value; empty is the key's default value.
+    /// Name of the value; empty means the key's default value.
     #[schemars(length(max = 255))]
     #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub name: String,
@@ -172,7 +172,7 @@ pub struct RegistryStep {
     #[schemars(length(min = 7, max = 255))]
     #[x_kube(validation = Rule::new(r#"self.matches('^HKLM:(\\\\[^\\\\/*?[:cntrl:]]+)+$')"#).message("must be a key below HKLM:\\, e.g. HKLM:\\SOFTWARE\\Example"))]
     pub key: String,
-    /// The value; empty is the key's default value.
+    /// Name of the value; empty means the key's default value.
     #[schemars(length(max = 255))]
     #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub name: String,
@@ -229,7 +229,7 @@ pub struct EnvironmentStep {
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z_][A-Za-z0-9_]*$')").message("must be letters, digits and _"))]
     pub name: String,
-    /// Its value. Running services see it after the next restart.
+    /// Value of the variable. Running services see it after the next restart.
     #[schemars(length(min = 1, max = 4096))]
     #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub value: String,

@@ -1,4 +1,4 @@
-//! Windows itself.
+//! The settings of Windows itself.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ impl WindowsRelease {
         }
     }
 
-    /// Of Windows without its revision, as in [`BUILD_LABEL`].
+    /// The version of Windows without its revision, as in [`BUILD_LABEL`].
     pub fn version(self) -> String {
         format!("10.0.{}", self.build())
     }
@@ -87,10 +87,10 @@ pub struct Windows {
     /// Memory dump that Windows writes to C:\Windows when it crashes. A kernel dump can take as much space as the page file. Default: `AsInImage`.
     #[serde(default)]
     pub crash_dump: CrashDump,
-    /// Hardening. Small measures that do not affect the work of nodes.
+    /// Hardening: small measures that do not affect the work of nodes.
     #[serde(default)]
     pub hardening: Hardening,
-    /// Group managed service accounts: what the node needs for pods that use them.
+    /// Settings of the node for pods that use group managed service accounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gmsa: Option<Gmsa>,
 }
@@ -136,16 +136,16 @@ pub enum WindowsUpdate {
     AsInImage,
 }
 
-/// What Windows writes when it crashes.
+/// The memory dump that Windows writes when it crashes.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum CrashDump {
     #[default]
     AsInImage,
-    /// Nothing.
+    /// No memory dump.
     Disabled,
-    /// `C:\Windows\Minidump`, less than a MiB each.
+    /// Small dumps in `C:\Windows\Minidump`, less than a MiB each.
     Small,
-    /// The memory of the kernel, `C:\Windows\MEMORY.DMP`.
+    /// The memory of the kernel, in `C:\Windows\MEMORY.DMP`.
     Kernel,
 }
 
@@ -192,12 +192,12 @@ impl Default for Hardening {
     }
 }
 
-/// What a node needs for group managed service accounts: membership of a domain, or a plug-in that fetches credentials without one.
+/// Settings of a node for group managed service accounts: membership of a domain, or a plug-in that fetches credentials without a domain.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.domain) || has(self.credentialPlugin)").message("give domain, credentialPlugin or both"))]
 pub struct Gmsa {
-    /// The domain that the machine joins, with the same restart as everything else.
+    /// The domain that the machine joins, with the same restart as the rest of the setup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainJoin>,
     /// The plug-in of Container Credential Guard that fetches the credentials on machines without a domain. Its library is in the image.
@@ -225,7 +225,7 @@ pub struct CredentialPlugin {
     #[schemars(length(min = 38, max = 38))]
     #[x_kube(validation = Rule::new("self.matches('^[{][0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}[}]$')").message("must be a class identifier in upper case and braces, e.g. {CCC2A336-D7F3-4818-A213-272B7924213E}"))]
     pub class_id: String,
-    /// Path of its library in the image, e.g. `C:\Program Files\plugin\plugin.dll`.
+    /// Path of the plug-in's library in the image, e.g. `C:\Program Files\plugin\plugin.dll`.
     #[schemars(length(min = 8, max = 240))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]+)+[.]dll$')"#).message("must be the absolute Windows path of a .dll"))]
     pub library: String,

@@ -1,4 +1,4 @@
-//! What is known of a reason: whether it is a problem, where its cause is, and what to do.
+//! The classification of a reason: whether it is a problem, where its cause is, and what to do.
 
 use super::condition_type::ConditionType;
 use super::reason::Reason;
@@ -7,7 +7,7 @@ use crate::api::documented::documented_enum;
 /// Whether a reason is worth a Warning event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// A stage of an ordinary life.
+    /// A stage of the ordinary life cycle.
     Normal,
     /// A problem, with the place of its cause.
     Warning(Blame),
@@ -32,13 +32,13 @@ documented_enum! {
 }
 
 impl Blame {
-    /// Its name in the documentation.
+    /// The name of the place in the documentation.
     pub const fn label(self) -> &'static str {
         self.entry()
     }
 }
 
-/// What is known of a reason.
+/// The classification of a reason.
 pub(super) struct Entry {
     pub severity: Severity,
     pub condition: Option<ConditionType>,
@@ -76,12 +76,12 @@ impl Reason {
         self.entry().severity
     }
 
-    /// True if it becomes a Warning event.
+    /// Whether the reason becomes a Warning event.
     pub const fn is_problem(self) -> bool {
         matches!(self.severity(), Severity::Warning(_))
     }
 
-    /// Where the cause of the problem is to be looked for, if it is one.
+    /// The place of the cause, if the reason is a problem.
     pub const fn blame(self) -> Option<Blame> {
         match self.severity() {
             Severity::Normal => None,
@@ -89,7 +89,7 @@ impl Reason {
         }
     }
 
-    /// The condition that says exactly this; Ready and others may repeat it. `None` if it is told by an event only.
+    /// The condition that reports exactly this reason; Ready and others may repeat it. `None` if only an event reports it.
     pub const fn condition(self) -> Option<ConditionType> {
         self.entry().condition
     }

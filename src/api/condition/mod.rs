@@ -1,4 +1,4 @@
-//! Everything that users can be told: condition types, reasons, and the one rule by which a condition changes.
+//! The condition types and reasons that CAPW reports to users, and the one rule by which a condition changes.
 
 mod blame;
 mod condition_type;
@@ -11,10 +11,10 @@ pub use self::blame::{Blame, Severity};
 pub use self::condition_type::ConditionType;
 pub use self::reason::Reason;
 
-/// Characters of a message.
+/// The most characters of a message.
 const LONGEST_MESSAGE: usize = 4_000;
 
-/// A condition as a decision states it; [`apply`] gives it its time.
+/// A condition that a decision wants; [`apply`] adds its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desired {
     pub type_: ConditionType,
@@ -40,7 +40,7 @@ impl Desired {
     }
 }
 
-/// `current` with every condition of `desired` set: the transition time moves only when the status does, and conditions that
+/// Returns `current` with every condition of `desired` set. The transition time changes only with the status, and conditions that
 /// `desired` does not name stay. The order is by type, so that equal sets are equal lists.
 pub fn apply(current: &[Condition], desired: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     let mut next: Vec<Condition> = current.to_vec();
@@ -69,7 +69,7 @@ pub fn apply(current: &[Condition], desired: &[Desired], generation: Option<i64>
     next
 }
 
-/// A message that Cluster API can copy: it takes no longer ones.
+/// Cuts a message to the length that Cluster API can copy.
 fn cut(message: &str) -> String {
     match message.char_indices().nth(LONGEST_MESSAGE) {
         Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
@@ -77,17 +77,17 @@ fn cut(message: &str) -> String {
     }
 }
 
-/// The condition of that type, if there is one.
+/// Returns the condition of this type, if it exists.
 pub fn find(conditions: &[Condition], type_: impl AsRef<str>) -> Option<&Condition> {
     conditions.iter().find(|c| c.type_ == type_.as_ref())
 }
 
-/// The problem that a condition reports, if it does and is one of ours.
+/// Returns the problem that a condition reports, if its reason is a problem and one of ours.
 pub fn problem(condition: &Condition) -> Option<Reason> {
     Reason::from_name(&condition.reason).filter(|reason| reason.is_problem())
 }
 
-/// True when the condition exists and is `True`.
+/// Whether the condition exists and is `True`.
 pub fn is_true(conditions: &[Condition], type_: impl AsRef<str>) -> bool {
     find(conditions, type_).is_some_and(|c| c.status == "True")
 }

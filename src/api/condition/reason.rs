@@ -22,7 +22,7 @@ documented_enum! {
         /// A Secret with a name that CAPW needs exists but does not belong to this object. It is not touched.
         SecretConflict => problem(ManagementCluster, Ready, "Remove or rename the Secret."),
 
-        // What a machine waits for.
+        // Preconditions of a machine.
         /// The Machine, its Cluster or the Cluster's infrastructure is not there yet.
         WaitingForClusterInfrastructureReady => stage(Ready, "Look at the Cluster and its WindowsCluster."),
         /// The control plane is not initialized yet, or the Cluster has no control plane endpoint.
@@ -291,7 +291,7 @@ documented_enum! {
         /// Calico's operator does not get on, as it says itself.
         OperatorDegraded => on_linux(),
 
-        // Changes of what Linux nodes run.
+        // Changes to Linux nodes.
         /// Nothing has to be changed.
         NoChangeNeeded => stage(LinuxSideReady, "Nothing."),
         /// An object was changed, or pods restart with what is written; the message says how many have.
@@ -301,7 +301,7 @@ documented_enum! {
         /// An object belongs to a tool, or another writer has undone CAPW's change; the message says which. It is not touched.
         ManagedElsewhere => problem(WorkloadCluster, LinuxSideReady, "Change it where it comes from: the values of the chart, or the repository."),
 
-        // Where DaemonSets put their pods.
+        // Placement of the pods of DaemonSets.
         /// Pods of DaemonSets are where they can run.
         PodsPlaceable => stage(SchedulingClean, "Nothing."),
         /// Pods of a DaemonSet for Linux come to Windows nodes, where they hang.
@@ -315,7 +315,7 @@ documented_enum! {
             "Add the toleration to the DaemonSets that the message names; `status.components.findings` has the commands.",
         ),
 
-        // What CAPW brings to Windows nodes.
+        // Components that CAPW deploys on Windows nodes.
         /// Each Windows node has all of it.
         PartsReady => stage(ComponentsReady, "Nothing."),
         /// A Windows node does not have it, or not yet; the message has the words of its pod.

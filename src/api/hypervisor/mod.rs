@@ -65,10 +65,10 @@ pub struct WindowsHypervisorSpec {
     /// VMs of a Proxmox VE cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxmox: Option<Proxmox>,
-    /// A Secret in the same namespace with the credentials; which keys it must have depends on the driver. CAPW reads it every five minutes, and at once when the hypervisor does not accept them.
+    /// A Secret in the same namespace with the credentials; its required keys depend on the driver. CAPW reads the Secret every five minutes, and at once when the hypervisor does not accept the credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<LocalReference>,
-    /// Aliases of images: a machine that asks for `name` gets the image `is`. One template then fits several hypervisors.
+    /// Aliases of images: a machine that requests `name` gets the image `is`. One template then fits several hypervisors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -78,14 +78,14 @@ pub struct WindowsHypervisorSpec {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<Alias>,
-    /// Resources that all machines on this hypervisor may take. It is counted before anything is made there.
+    /// Resources that all machines on this hypervisor together may take. CAPW checks these limits before it creates anything there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// Seconds that a guest has to shut down when its machine is removed; then its power is cut.
+    /// Seconds that a guest has to shut down when its machine is removed; after that, its power is cut.
     #[serde(default = "default_stop")]
     #[schemars(range(min = 0, max = 3600))]
     pub stop_seconds: i64,
-    /// Policy for VMs with CAPW's mark of this namespace that no WindowsMachine asks for, e.g. because finalizers were removed by hand: `Report` names them in the condition `VirtualMachinesOwned`, `Remove` also stops and removes them after an hour. Do not choose `Remove` while another management cluster uses the same hypervisor from a namespace of the same name: its VMs would be taken for orphans.
+    /// Policy for VMs with CAPW's mark of this namespace that belong to no WindowsMachine, e.g. because finalizers were removed by hand: `Report` names them in the condition `VirtualMachinesOwned`, `Remove` also stops and removes them after an hour. Do not choose `Remove` while another management cluster uses the same hypervisor from a namespace of the same name: its VMs would be treated as orphans.
     #[serde(default, skip_serializing_if = "Orphans::is_default")]
     pub orphans: Orphans,
 }
@@ -122,7 +122,7 @@ impl Default for WindowsHypervisorSpec {
     }
 }
 
-/// What happens to VMs of ours that no WindowsMachine asks for.
+/// What happens to CAPW's VMs that belong to no WindowsMachine.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Orphans {
     #[default]
@@ -136,7 +136,7 @@ impl Orphans {
     }
 }
 
-/// Another name for something.
+/// Another name for an image or a network.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Alias {
     /// The name that machines use.
@@ -149,24 +149,24 @@ pub struct Alias {
     pub is: String,
 }
 
-/// Limits of a hypervisor. Machines count from the moment that they have chosen it until they are gone, whether their VMs exist or not.
+/// Limits of a hypervisor. A machine counts from the choice of its hypervisor until the machine is deleted, whether its VM exists or not.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[schemars(extend("minProperties" = 1))]
 pub struct Limits {
-    /// Machines.
+    /// Number of machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub machines: Option<i64>,
-    /// Virtual processors in all.
+    /// Total virtual processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000_000))]
     pub cpus: Option<i64>,
-    /// Memory in all, e.g. `1280Gi`.
+    /// Total memory, e.g. `1280Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 12))]
     #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$')").message("must be a whole number with Mi, Gi or Ti, e.g. 256Gi"))]
     pub memory: Option<String>,
-    /// Changes of VMs at the same time. Default: as many as the driver allows.
+    /// Number of VM changes at the same time. Default: as many as the driver allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub changes: Option<i64>,
@@ -212,11 +212,11 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// The images that exist when none are named.
+    /// The images that exist if the spec names none.
     pub const DEFAULT_IMAGES: [&str; 3] = ["windows-server-2019", "windows-server-2022", "windows-server-2025"];
 }
 
-/// What the guests of a simulated data centre are.
+/// Kind of the guests of a simulated data centre.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum GuestKind {
     /// A model of Windows inside the operator. It joins as kubeadm and the kubelet do.
@@ -249,7 +249,7 @@ pub struct SimulatedDelays {
     /// From power on until the guest reads its config drive.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub boot_milliseconds: i64,
-    /// From then until it joins the cluster.
+    /// From the reading of the config drive until the guest joins the cluster.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub join_milliseconds: i64,
     /// From the stop call until the VM is off.
@@ -267,7 +267,7 @@ pub struct SimulatedFault {
     pub names: String,
     /// Simulated fault.
     pub fault: Fault,
-    /// How many VMs it affects, the first ones that match. Default: all.
+    /// Number of VMs that it affects: the first ones that match. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub count: Option<i32>,
@@ -290,15 +290,15 @@ pub enum Fault {
     DiskFull,
     /// containerd does not start in the guest.
     RuntimeBroken,
-    /// The guest's kubeadm is told that its token is unknown.
+    /// The guest's token is refused as unknown.
     TokenExpired,
     /// The guest's clock stays wrong.
     ClockWrong,
     /// The image lacks the kubelet.
     ProgramMissing,
-    /// The guest's kubeadm finds another certificate authority than the one that it was given.
+    /// The guest's kubeadm finds a certificate authority other than the one that it was given.
     ClusterUnknown,
-    /// The guest's kubeadm finds a Node with its name.
+    /// The guest's kubeadm finds that a Node with its name exists.
     NameTaken,
     /// The guest's kubelet does not stay up.
     KubeletBroken,
@@ -311,14 +311,14 @@ pub struct WindowsHypervisorStatus {
     /// Name of the driver, e.g. `simulated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Identity of the endpoint at first contact. Nothing is asked of an endpoint with another one: that the VMs are not there would prove nothing.
+    /// Identity of the endpoint at first contact. CAPW sends no requests to an endpoint with another identity: the absence of VMs there would prove nothing.
     #[serde(default, rename = "endpointID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub endpoint_id: Option<String>,
     /// The version that the endpoint reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its total capacity.
+    /// Total capacity of the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<HypervisorCapacity>,
     /// Resources that VMs with CAPW's mark take.
@@ -346,11 +346,11 @@ pub struct HypervisorCapacity {
     pub memory: Option<String>,
 }
 
-/// What VMs take of a hypervisor endpoint.
+/// Resources that VMs take at a hypervisor endpoint.
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct HypervisorUse {
-    /// VMs.
+    /// Number of VMs.
     pub machines: i64,
     /// Virtual processors.
     pub cpus: i64,

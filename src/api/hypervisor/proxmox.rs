@@ -10,12 +10,12 @@ use super::vsphere::CloneMode;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.isoStorage == oldSelf.isoStorage").message("isoStorage: cannot change, configuration drives would be left on it: make another WindowsHypervisor"))]
 pub struct Proxmox {
-    /// Names or addresses of nodes of one cluster, as their certificates have them, with the port if that is not 8006. The first is asked; the next one when it does not answer.
+    /// Names or addresses of nodes of one cluster, as their certificates have them, with the port if that is not 8006. CAPW uses the first one, and the next one when the first does not answer.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 260)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(server, server.matches('^([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?$'))").message("must be like pve1.example.com or pve1.example.com:8006, without https://"))]
     pub servers: Vec<String>,
-    /// The nodes that VMs are made on, by their names in the cluster. Each new VM goes to the one with the most memory that no VM was promised.
+    /// The nodes on which VMs are created, by their names in the cluster. Each new VM goes to the node with the most memory that is not promised to a VM.
     #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(node, node.matches('^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$'))").message("must be names of nodes, like pve1"))]
@@ -25,21 +25,21 @@ pub struct Proxmox {
     #[schemars(length(min = 1, max = 120))]
     #[x_kube(validation = Rule::new("self.matches('^[-_.a-zA-Z0-9]+(/[-_.a-zA-Z0-9]+){0,2}$')").message("must be the name of a pool, like capw"))]
     pub pool: Option<String>,
-    /// The storage of disks that are copied or made. Linked clones lie where the image lies. Default: where the image's system disk lies.
+    /// The storage of disks that are copied or created. Linked clones are always on the storage of the image. Default: where the image's system disk lies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 100))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z][-_.a-zA-Z0-9]*[a-zA-Z0-9]$')").message("must be the name of a storage, like local-lvm"))]
     pub storage: Option<String>,
-    /// The storage of configuration drives; it takes ISO images. It is there on all `nodes`, shared or not.
+    /// The storage of configuration drives. It must accept ISO images and exist on all `nodes`, shared or not.
     #[schemars(length(min = 2, max = 100))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z][-_.a-zA-Z0-9]*[a-zA-Z0-9]$')").message("must be the name of a storage, like local"))]
     pub iso_storage: String,
-    /// The network of interfaces that name none: a bridge or a VNet of SDN, with a VLAN if need be: `vmbr0`, `vmbr0,tag=114`. Default: that of the image's interface.
+    /// The network of interfaces that name no network: a bridge or an SDN VNet, with a VLAN if needed: `vmbr0`, `vmbr0,tag=114`. Default: that of the image's interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z][-_.a-zA-Z0-9]{0,19}(,tag=[0-9]{1,4})?$')").message("must be like vmbr0 or vmbr0,tag=114"))]
     pub network: Option<String>,
-    /// How disks come from the image: `Linked` shares those of the template and takes seconds; `Full` copies them to `storage`; `Auto` is `Linked` unless `storage` is not where the template is.
+    /// How disks are created from the image: `Linked` shares the disks of the template and takes seconds; `Full` copies them to `storage`; `Auto` is `Linked` unless `storage` is not where the template is.
     #[serde(default)]
     pub clone: CloneMode,
     /// The ids that VMs get.

@@ -13,11 +13,11 @@ pub struct Vsphere {
     #[schemars(length(min = 1, max = 260))]
     #[x_kube(validation = Rule::new("self.matches('^([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?$')").message("must be like vcenter.example.com or vcenter.example.com:443, without https://"))]
     pub server: String,
-    /// The datacenter; below a folder of datacenters: `FOLDER/NAME`.
+    /// The name of the datacenter; below a folder of datacenters: `FOLDER/NAME`.
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[^/]+(/[^/]+)*$')").message("must be a path without / at its ends, e.g. dc1"))]
     pub datacenter: String,
-    /// The folder that VMs are made in, as a path below the datacenter's folder of VMs, e.g. `capw/lab`. Names are unique in it. Give each WindowsHypervisor its own. Default: the datacenter's folder of VMs itself.
+    /// The folder in which VMs are created, as a path below the datacenter's folder of VMs, e.g. `capw/lab`. VM names are unique in it. Give each WindowsHypervisor its own folder. Default: the datacenter's folder of VMs itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[^/]+(/[^/]+)*$')").message("must be a path without / at its ends, e.g. capw/lab"))]
@@ -26,30 +26,30 @@ pub struct Vsphere {
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[^/]+(/[^/]+)+$')").message("must be a path like cluster1/Resources or cluster1/Resources/capw"))]
     pub resource_pool: String,
-    /// The datastore that disks are on, or a cluster of datastores, of which each machine gets the one with the most room; below a folder: `FOLDER/NAME`.
+    /// The datastore of the disks, or a cluster of datastores, in which each machine gets the datastore with the most room; below a folder: `FOLDER/NAME`.
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[^/]+(/[^/]+)*$')").message("must be a path without / at its ends, e.g. ds1"))]
     pub datastore: String,
-    /// The network of interfaces that name none: a standard or distributed port group, or a segment of NSX. Default: that of the image's interface.
+    /// The network of interfaces that name no network: a standard or distributed port group, or an NSX segment. Default: that of the image's interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 500))]
     pub network: Option<String>,
-    /// A VM group of the pool's cluster that machines are put into before they start, for rules of DRS that an administrator makes: e.g. that they run only on hosts that are licensed for Windows. CAPW makes no rules. Default: none.
+    /// A VM group of the pool's cluster to which machines are added before they start, for DRS rules that an administrator creates: e.g. that they run only on hosts that are licensed for Windows. CAPW creates no rules. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 80))]
     pub vm_group: Option<String>,
-    /// How disks come from the image: `Linked` shares those of its newest snapshot and takes seconds; `Full` copies them; `Auto` is `Linked` where the image has a snapshot and the machine asks for no other size of its system disk.
+    /// How disks are created from the image: `Linked` shares the disks of its newest snapshot and takes seconds; `Full` copies them; `Auto` is `Linked` if the image has a snapshot and the machine requests no other size of its system disk.
     #[serde(default)]
     pub clone: CloneMode,
 }
 
-/// How disks come from the image.
+/// How disks are created from the image.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum CloneMode {
-    /// Linked where that is possible.
+    /// Linked if possible.
     #[default]
     Auto,
-    /// A difference to the image; of a vCenter's, to its newest snapshot.
+    /// A disk with only the differences from the image; on a vCenter, from its newest snapshot.
     Linked,
     /// A copy.
     Full,

@@ -17,13 +17,13 @@ pub use self::template::*;
 use super::bootstrap_config::WindowsBootstrapConfigSpec;
 use super::machine::{LocalReference, MachineInitialization, TemplateMetadata, TemplateNodeInfo, WindowsMachineSpec};
 
-/// Kept on a WindowsNodePool until all its machines are gone.
+/// Finalizer of a WindowsNodePool until all its machines are deleted.
 pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";
-/// Most machines of a pool: Cluster API accepts no longer list of provider IDs.
+/// The most machines of a pool: Cluster API accepts no longer list of provider IDs.
 pub const MOST_MACHINES: i32 = 10_000;
-/// Label on the WindowsMachines of a pool: its name, or a hash of a name that is too long.
+/// Label on the WindowsMachines of a pool: the name of the pool, or a hash if the name is too long.
 pub const POOL_LABEL: &str = "infrastructure.cluster.x-k8s.io/windows-node-pool";
-/// Label on the WindowsMachines of a pool: the hash of their template. A value other than the pool's means outdated.
+/// Label on the WindowsMachines of a pool: the hash of their template. A machine is outdated if its value differs from the pool's.
 pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash";
 
 /// N machines of one template.
@@ -71,11 +71,11 @@ pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash"
 #[x_kube(validation = Rule::new("!has(self.cluster) || has(self.version)").message("version: needed where cluster is given, e.g. v1.36.3"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.cluster) || has(self.cluster)").message("cluster: cannot be taken away, the nodes of a pool stay in their cluster: make another pool"))]
 pub struct WindowsNodePoolSpec {
-    /// Desired machines, 0 to 10000. If a MachinePool owns the pool, its number is used instead.
+    /// Desired number of machines, 0 to 10000. If a MachinePool owns the pool, its number is used instead.
     #[serde(default = "one_machine")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// Template of the machines. A change that needs another VM replaces them, as `strategy` says; labels, annotations, `joinDeadlineSeconds` and the labels and taints of the kubelet change in place, those of the kubelet on the Nodes.
+    /// Template of the machines. A change that needs another VM replaces the machines according to `strategy`; labels, annotations, `joinDeadlineSeconds` and the labels and taints of the kubelet change in place, those of the kubelet on the Nodes.
     pub template: PoolTemplate,
     /// The cluster that the pool's nodes join without Cluster API; `{}` is the cluster that the pool is in. A pool without this field waits for a MachinePool that refers to it; with an owning MachinePool the field is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ pub struct WindowsNodePoolSpec {
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub failure_domains: Vec<String>,
-    /// Stops everything: no machine is created, replaced or removed.
+    /// Pauses the pool: no machine is created, replaced or removed.
     #[serde(default)]
     pub paused: bool,
     /// How failed machines are replaced automatically.
@@ -109,7 +109,7 @@ pub struct WindowsNodePoolSpec {
     /// How nodes are drained without Cluster API.
     #[serde(default)]
     pub drain: Drain,
-    /// Bounds for cluster-autoscaler. Without them it leaves the pool alone.
+    /// Bounds for cluster-autoscaler. Without them, cluster-autoscaler does not scale the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
     /// Provider IDs of the machines, sorted, written by the controller for Cluster API. Leave it out.
@@ -134,10 +134,10 @@ pub struct PoolTemplate {
     /// Labels and annotations of the WindowsMachines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
-    /// The machines.
+    /// Spec of the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<WindowsMachineSpec>,
-    /// A WindowsMachineTemplate with the machines; a change in it is rolled out.
+    /// A WindowsMachineTemplate with the spec of the machines; a change in it is rolled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_template_ref: Option<LocalReference>,
     /// Configuration of the nodes. Default: the WindowsBootstrapConfig that the MachinePool refers to, or all defaults.
@@ -152,16 +152,16 @@ pub struct PoolTemplate {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsNodePoolStatus {
-    /// Read by Cluster API; once set, it stays.
+    /// Milestones that Cluster API reads. Once set, they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<MachineInitialization>,
-    /// The same, for versions of Cluster API that read it from here.
+    /// The same milestone as in `initialization`, for versions of Cluster API that read it from this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Kind of the machines, so that Cluster API creates a Machine for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_machine_kind: Option<String>,
-    /// Desired machines: those of the MachinePool that owns the pool, otherwise `spec.replicas`.
+    /// Desired number of machines: the number of the MachinePool that owns the pool, otherwise `spec.replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
     /// Existing machines that are not being removed.
@@ -182,10 +182,10 @@ pub struct WindowsNodePoolStatus {
     /// Hash of the current template, as in the label of the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_hash: Option<String>,
-    /// Machines of that template that failed and were replaced since one became Ready.
+    /// Machines of the current template that failed and were replaced since a machine of that template became Ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<i32>,
-    /// When the last of them was considered failed.
+    /// Time at which the last of these machines was considered failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure_at: Option<Time>,
     /// Kubernetes version of new machines.
@@ -207,12 +207,12 @@ pub struct WindowsNodePoolStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Annotation on a WindowsNodePool: names of its machines that are to be removed, whatever the number says, with commas between
-/// them. Written together with the lower number, so that these machines go and no others.
+/// Annotation on a WindowsNodePool: the comma-separated names of machines to remove, whatever the desired number is. It is written
+/// together with the lower number, so that exactly these machines are removed.
 pub const REMOVE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/remove-machines";
 
 impl WindowsNodePool {
-    /// Machines that are to be removed, by name; see [`REMOVE_ANNOTATION`].
+    /// The names of the machines to remove; see [`REMOVE_ANNOTATION`].
     pub fn named_for_removal(&self) -> BTreeSet<String> {
         let listed = self.metadata.annotations.as_ref().and_then(|a| a.get(REMOVE_ANNOTATION)).map(String::as_str).unwrap_or_default();
         listed.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()

@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A number of machines, e.g. `2`, or a share of the desired ones, e.g. `25%`.
+/// A number of machines, e.g. `2`, or a share of the desired number, e.g. `25%`.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(untagged, expecting = "neither a number of machines, e.g. 2, nor a share of them, e.g. \"25%\"")]
 pub enum Amount {
@@ -15,17 +15,17 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// Machines of `total`, a share rounded up.
+    /// The number of machines out of `total`; a share is rounded up.
     pub fn up(&self, total: usize) -> usize {
         self.hundredths(total).div_ceil(100)
     }
 
-    /// Machines of `total`, a share rounded down.
+    /// The number of machines out of `total`; a share is rounded down.
     pub fn down(&self, total: usize) -> usize {
         self.hundredths(total) / 100
     }
 
-    /// The schema admits no negative number and no share above 100%; what it does not admit counts as none.
+    /// The number in hundredths of a machine. The schema admits no negative number and no share above 100%: they count as 0 and as 100%.
     fn hundredths(&self, total: usize) -> usize {
         match self {
             Self::Count(count) => usize::try_from(*count).unwrap_or_default().saturating_mul(100),
@@ -42,7 +42,7 @@ impl JsonSchema for Amount {
         true
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // Without `nullable`, kube would make it true where the field has a default.
+        // Without `nullable`, kube would set it to true where the field has a default.
         json_schema!({ "x-kubernetes-int-or-string": true, "nullable": false, "minimum": 0, "maximum": 10000, "maxLength": 4, "pattern": "^(100|[1-9]?[0-9])%$" })
     }
 }
@@ -52,7 +52,7 @@ impl JsonSchema for Amount {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!((self.maxSurge == 0 || self.maxSurge == '0%') && (self.maxUnavailable == 0 || self.maxUnavailable == '0%'))").message("maxSurge and maxUnavailable are both 0, so no machine could ever be replaced: set maxSurge to 1 to make the new one first, or maxUnavailable to 1 to remove the old one first"))]
 pub struct Strategy {
-    /// Machines above `replicas` during a replacement, as a number or a share that is rounded up. A machine counts until its VM is gone. Default: 1.
+    /// Machines above `replicas` during a replacement, as a number or a share that is rounded up. A machine counts until its VM is deleted. Default: 1.
     #[serde(default = "one")]
     pub max_surge: Amount,
     /// Machines below `replicas` that may be missing during a replacement, as a number or a share that is rounded down. Default: 0.
@@ -83,14 +83,14 @@ pub enum Order {
     /// The oldest machines.
     #[default]
     Oldest,
-    /// Those whose Node is not Ready, then the oldest.
+    /// The machines whose Node is not Ready, then the oldest.
     NotReady,
-    /// Those with the lowest Windows build, then the oldest.
+    /// The machines with the lowest Windows build, then the oldest.
     Build,
 }
 
 /// Which machines are removed when there are too many. Machines with the annotation `cluster.x-k8s.io/delete-machine` always come first,
-/// then outdated ones, then those that failed or are not ready.
+/// then outdated machines, then machines that failed or are not ready.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum DeletePolicy {
     /// The newest machines.
@@ -127,7 +127,7 @@ fn forty_percent() -> Amount {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Drain {
-    /// Seconds from its deletion after which a machine is removed even with pods left, 0 to 604800. Default: 0, which waits forever, as Cluster API does.
+    /// Seconds after its deletion until a machine is removed even if pods are left, 0 to 604800. Default: 0, which waits forever, as Cluster API does.
     #[serde(default)]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: i64,

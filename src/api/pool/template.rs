@@ -1,4 +1,4 @@
-//! `WindowsNodePoolTemplate`: the MachinePools of a ClusterClass.
+//! `WindowsNodePoolTemplate`: the pools for the MachinePools of a ClusterClass.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -32,6 +32,6 @@ pub struct WindowsNodePoolTemplateResource {
     /// Labels and annotations of the pools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
-    /// Spec of the pools. The MachinePool gives number and version.
+    /// Spec of the pools. The MachinePool sets the number of machines and the version.
     pub spec: WindowsNodePoolSpec,
 }
