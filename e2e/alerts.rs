@@ -1,5 +1,5 @@
-//! Story *alerts*: a real Prometheus scrapes CAPW and evaluates the rules that we ship. No process leads, then one does; a hypervisor refuses
-//! every call, then it works again: the alerts fire and end.
+//! Story *alerts*: a real Prometheus scrapes CAPW and evaluates the rules that we ship. First no process leads, then one does; a hypervisor refuses
+//! every call, then works again. The alerts fire and resolve.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, free_port, http_get, manifests, step, text, wait_for};
 
 const RULES: &str = include_str!("../config/components/monitoring/rules.yaml");
-/// Prometheus looks each second, and rules wait for a fraction of the time that they wait in a cluster.
+/// Prometheus scrapes every second, and the rules wait for a fraction of the time that they wait in a cluster.
 const LIMIT: Duration = Duration::from_secs(120);
 const LEASE: &str = "capw-system/capw";
 
@@ -50,11 +50,11 @@ fn alerts_fire_in_a_real_prometheus() {
 }
 
 fn now() -> String {
-    // As client-go writes it: microseconds.
+    // In microseconds, like client-go.
     format!("{:.6}", jiff::Timestamp::now())
 }
 
-/// JSON is YAML.
+/// Writes a YAML file as JSON, which is valid YAML.
 fn written(cp: &ControlPlane, name: &str, content: &Value) -> PathBuf {
     let path = cp.directory().join(name);
     std::fs::write(&path, content.to_string()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -88,7 +88,7 @@ impl Prometheus {
         Self { process, address }
     }
 
-    /// Names of the alerts that fire.
+    /// Returns the names of the firing alerts.
     fn firing(&self) -> Result<Vec<String>, String> {
         let (code, body) = http_get(self.address, "/api/v1/alerts").map_err(|error| error.to_string())?;
         let answer: Value = serde_json::from_str(&body).map_err(|error| format!("{code}: {error}: {body}"))?;

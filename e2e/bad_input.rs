@@ -1,4 +1,4 @@
-//! Story *bad input*: invalid manifests of every kind against a real API server, each refused with the field's name and what to write.
+//! Story *bad input*: a real API server refuses invalid manifests of every kind, with the name of the field and a valid alternative.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, 
 use crate::bad_windows::WINDOWS;
 use crate::world::{self, ControlPlane, Kind, Options, stretch};
 
-/// A kind and, where there is one, the kind of its template.
+/// A kind and the kind of its template, if it has one.
 #[derive(Clone, Copy)]
 struct Subject {
     kind: Kind,
     name: &'static str,
     template: Option<Kind>,
-    /// What is valid, to be changed by a case.
+    /// A valid spec, which each case changes.
     spec: &'static str,
 }
 
@@ -31,7 +31,7 @@ const SUBJECTS: [(Subject, &[Case]); 7] = [
 ];
 
 impl Subject {
-    /// The valid object, its spec changed.
+    /// Returns the valid object with a changed spec.
     fn object(&self, change: &Value) -> Value {
         let mut object = json!({"apiVersion": self.kind.api_version, "kind": self.name, "metadata": {"name": "bad", "namespace": "default"}});
         object["spec"] = serde_saphyr::from_str(self.spec).expect("JSON or YAML");
@@ -39,7 +39,7 @@ impl Subject {
         object
     }
 
-    /// The template that would make such objects.
+    /// Returns the template that would create such objects.
     fn in_template(&self, change: &Value) -> Option<(Kind, Value)> {
         let mut object = self.object(change);
         let spec = object.get_mut("spec").map(Value::take);
@@ -52,7 +52,7 @@ impl Subject {
     }
 }
 
-/// The text of a refusal, or what is wrong with the answer.
+/// Returns the message of a refusal, or an error if the API server did not refuse properly.
 fn refusal(answer: Result<(), kube::Error>) -> Result<String, String> {
     match answer {
         Ok(()) => Err("was accepted".to_owned()),
@@ -61,7 +61,7 @@ fn refusal(answer: Result<(), kube::Error>) -> Result<String, String> {
     }
 }
 
-/// Whether the refusal says all of `wanted`, and nothing that only the author of a rule understands.
+/// Checks that the refusal contains all of `wanted` and no text that only the author of a rule understands.
 fn judge(what: &str, answer: Result<(), kube::Error>, wanted: &[&str]) -> Result<(), String> {
     let said = refusal(answer).map_err(|wrong| format!("{what}\n    {wrong}"))?;
     let missing: Vec<_> = wanted.iter().filter(|wanted| !said.contains(**wanted)).collect();
@@ -78,7 +78,7 @@ fn invalid_manifests_are_refused_by_the_schema() {
         let cp = ControlPlane::start(Options::standalone().named("bad-input")).await;
         let mut checks = Vec::new();
         for (subject, cases) in &SUBJECTS {
-            // A base that is refused would make every case pass.
+            // If the API server refused the unchanged object, every case would pass.
             cp.dry_run(subject.kind, &subject.object(&json!({}))).await.unwrap_or_else(|e| panic!("{}: {e}", subject.name));
             if let Some((kind, template)) = subject.in_template(&json!({})) {
                 cp.dry_run(kind, &template).await.unwrap_or_else(|e| panic!("{}Template: {e}", subject.name));
@@ -87,7 +87,7 @@ fn invalid_manifests_are_refused_by_the_schema() {
                 let change: Value = serde_json::from_str(&large(change)).unwrap_or_else(|e| panic!("{change}: {e}"));
                 let shown: String = format!("{} {change}", subject.name).chars().take(300).collect();
                 checks.push((shown.clone(), subject.kind, subject.object(&change), *wanted));
-                // Templates hold the same spec and must not let pass what would fail later, where fewer people look.
+                // A template holds the same spec. It must not accept a value that is refused later, where fewer people notice.
                 let of_spec = change.get("metadata").is_none() && change.get("spec").is_some_and(Value::is_object);
                 if let Some((kind, template)) = subject.in_template(&change).filter(|_| of_spec) {
                     checks.push((format!("(template) {shown}"), kind, template, *wanted));
@@ -107,7 +107,7 @@ fn invalid_manifests_are_refused_by_the_schema() {
     });
 }
 
-/// What may not change once it is there.
+/// Checks that immutable fields cannot change after creation.
 async fn bad_updates(cp: &ControlPlane) -> Vec<String> {
     let mut wrong = Vec::new();
     for (index, (kind, before, change, wanted)) in UPDATES.iter().enumerate() {
@@ -118,7 +118,7 @@ async fn bad_updates(cp: &ControlPlane) -> Vec<String> {
         object["metadata"]["name"] = json!(name);
         cp.apply(&object.to_string()).await;
         let name = format!("default/{name}");
-        // Nothing else about the object keeps it from being changed.
+        // Proves that the API server accepts other changes of the object.
         let harmless = json!({"metadata": {"labels": {"a": "b"}}});
         cp.dry_run_patch(subject.kind, &name, &harmless).await.unwrap_or_else(|e| panic!("{kind} {before}: {e}"));
         let answer = cp.dry_run_patch(subject.kind, &name, &parse(change)).await;
@@ -127,7 +127,7 @@ async fn bad_updates(cp: &ControlPlane) -> Vec<String> {
     wrong
 }
 
-/// Writes out `<<COUNT ITEM>>`, the innermost first.
+/// Expands `<<COUNT ITEM>>`, the innermost first.
 fn large(text: &str) -> String {
     let mut text = text.to_owned();
     while let Some(start) = text.rfind("<<") {

@@ -1,11 +1,11 @@
-//! The tables of the story *bad input*: what is changed in a valid object, and what the refusal has to say. It must not act.
+//! The tables of the story *bad input*: changes of a valid object, and the texts that the refusal must contain. This file only holds data.
 //!
-//! `<<N x>>` stands for N times x, joined by commas if x is longer than a letter, with its number for `#`.
+//! `<<N x>>` stands for N times x. If x is longer than one letter, commas separate the copies, and `#` becomes the number of the copy.
 
-/// A JSON merge patch of a valid object, and texts that the refusal has to hold: the field first.
+/// A JSON merge patch of a valid object, and the texts that the refusal must contain, the field first.
 pub type Case = (&'static str, &'static [&'static str]);
 
-/// Kind, merge patch that makes the object, merge patch that is refused then, and what is said.
+/// Kind, merge patch that creates the object, merge patch that is refused afterwards, and texts of the refusal.
 pub type Update = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 #[rustfmt::skip]

@@ -1,5 +1,5 @@
-//! More of the tables of the story *bad input*: Windows itself, its network, the users' own steps. What is changed is a spec with
-//! every field of them. It must not act.
+//! More tables of the story *bad input*: Windows itself, its network, and the users' own steps. Each case changes a spec that sets all of these
+//! fields. This file only holds data.
 
 use crate::bad_manifests::Case;
 

@@ -1,7 +1,7 @@
-//! Story *Calico by its operator*: a cluster that the operator made for VXLAN, by someone who did not think of Windows. A WindowsCluster says what is
-//! missing, with commands. Asked to, CAPW tells the operator of Windows nodes step by step, and switches it on last, because the operator then
-//! refuses whatever is wrong, for Linux nodes too. It brings kube-proxy to Calico's network, and a node takes pods once both work. The operator is
-//! played here.
+//! Story *Calico by its operator*: the Tigera operator set up the cluster for VXLAN, and its administrator did not think of Windows. A WindowsCluster
+//! reports what is missing, with commands. On request, CAPW configures the operator for Windows nodes step by step. It enables Windows last, because
+//! from then on the operator refuses an invalid configuration for Linux nodes too. CAPW brings kube-proxy to Calico's network, and a node accepts
+//! pods once both work. The story plays the operator.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, si
 pub const RECORDING: &str = "src/components/fixtures/calico-operator-installed.yaml";
 pub const INSTALLATIONS: Kind = Kind::new("operator.tigera.io/v1", "installations");
 const POOLS: Kind = Kind::new("crd.projectcalico.org/v1", "ippools");
-/// The namespace of what the operator makes.
+/// The namespace of the operator's objects.
 const CALICO: &str = "calico-system";
 pub const ENDPOINT: &str = "kubernetes-services-endpoint";
 
@@ -45,7 +45,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"linuxSide": "Report"}}}))
             .await
             .expect("changes can be left to people");
-        // A pass that began before may still change something.
+        // A reconcile that began earlier may still change something.
         cp.wait_object(Kind::WINDOWS_CLUSTER, &name, "no change is asked for", LIMIT, |object| condition(object, LINUX_SIDE).is_none().then_some(()))
             .await;
         tunnel(&cp, "Always", "VXLAN").await;
@@ -104,7 +104,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
     });
 }
 
-/// Of a node with more pods than have an address there, no VM is made.
+/// CAPW creates no VM for a node that is configured for more pods than Calico's network has addresses for.
 async fn too_many_pods_are_told(cp: &ControlPlane, capw: &Capw, workers: &Workers) {
     let bootstrap = json!({"kubelet": {"maxPods": 61}});
     let greedy = Workers { replicas: 1, bootstrap_template: "greedy".to_owned(), bootstrap, ..workers.clone() };
@@ -127,7 +127,7 @@ async fn too_many_pods_are_told(cp: &ControlPlane, capw: &Capw, workers: &Worker
     step("a configuration that asks for more pods than have an address is told before its VM is made");
 }
 
-/// kube-proxy comes to Calico's network, and a node takes pods once both work.
+/// CAPW brings kube-proxy to Calico's network, and a node accepts pods once both work.
 async fn it_brings_kube_proxy(cp: &ControlPlane, capw: &Capw, workers: &mut Workers, name: &str) {
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
     says(cp, name, COMPONENTS, "PartNotReady", &["DaemonSet calico-system/calico-node-windows is not there", "kubectl get tigerastatus"]).await;
@@ -166,14 +166,14 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, capw: &Capw, workers: &mut Work
     step("a new node takes pods once Calico and kube-proxy work");
 }
 
-/// What the pool says of its tunnel, and what the Installation asks for.
+/// Sets the tunnel mode in the IPPool and in the Installation.
 pub async fn tunnel(cp: &ControlPlane, mode: &str, encapsulation: &str) {
     cp.patch(POOLS, "default-ipv4-ippool", &json!({"spec": {"vxlanMode": mode}})).await.expect("the pool");
     let pools = json!([{"name": "default-ipv4-ippool", "cidr": "10.244.0.0/16", "blockSize": 26, "encapsulation": encapsulation}]);
     cp.patch(INSTALLATIONS, "default", &json!({"spec": {"calicoNetwork": {"ipPools": pools}}})).await.expect("the Installation");
 }
 
-/// The definitions of Calico and of its operator, as far as a cluster needs them here.
+/// Returns the CRDs of Calico and its operator that the story needs.
 pub fn definitions() -> Vec<Value> {
     let kinds = [
         ("operator.tigera.io", "v1", "Installation"),
@@ -191,7 +191,7 @@ pub fn definitions() -> Vec<Value> {
     kinds.into_iter().map(definition).collect()
 }
 
-/// What the operator makes, as far as it matters here. <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>
+/// Returns the part of the operator's DaemonSet that matters here. <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>
 fn calico_node_windows() -> Value {
     let labels = json!({"k8s-app": "calico-node-windows", "app.kubernetes.io/name": "calico-node-windows"});
     json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "calico-node-windows", "namespace": CALICO, "labels": labels},
@@ -200,7 +200,7 @@ fn calico_node_windows() -> Value {
             "containers": [{"name": "felix", "image": "quay.io/calico/node-windows:v3.32.1"}]}}}})
 }
 
-/// The API server takes what a shell makes of a command, and does not do it.
+/// Checks that the API server accepts the command, which a shell runs as a dry run.
 fn would_do(cp: &ControlPlane, command: &str) {
     let folder = Tools::ensure().kubectl.parent().map(Path::to_path_buf).expect("the folder of kubectl");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("PATH"));

@@ -1,5 +1,5 @@
-//! Story *move*: `clusterctl move` takes a cluster to another management cluster. Nothing happens to its VMs and Nodes, nor to what
-//! was brought for these; the Machines run on there, and there they can be deleted.
+//! Story *move*: `clusterctl move` moves a cluster to another management cluster. Its VMs, its Nodes and the components that CAPW brought stay
+//! untouched. The Machines keep running in the new management cluster, and they can be deleted there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::linux_side::gone;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, Tools, condition, simulated_vms, step, text, wait_for};
 
-/// For one wait. Nothing takes nearly as long on an idle machine.
+/// The limit for one wait. No wait takes nearly as long on an idle machine.
 const LIMIT: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = "moving";
 
@@ -21,10 +21,10 @@ fn a_cluster_moves_to_another_management_cluster() {
             tokio::join!(ControlPlane::start(Options::plain().named("move-from")), ControlPlane::start(Options::plain().named("move-to")));
         tokio::join!(install(&from), install(&to));
         let here = Capw::start(&from, &[]).await;
-        // Both see the same hypervisor, as two operators with logins to one vCenter do.
+        // Both operators use the same hypervisor, like two operators with logins to one vCenter.
         let there = Capw::start(&to, &[&format!("--simulated-state={}", here.state().display())]).await;
 
-        // The nodes are in the second cluster, so they outlive the first one.
+        // The nodes are in the second cluster, so they outlive the first cluster.
         let workers = Workers { replicas: 2, ..Workers::new(NAMESPACE, &to).await };
         workers.apply(&from).await;
         let machines = workers.wait_settled(&from, &to, LIMIT).await;
@@ -33,14 +33,14 @@ fn a_cluster_moves_to_another_management_cluster() {
         let (vms, nodes) = (records(&here), nodes(&to).await);
         assert_eq!((vms.len(), nodes.len()), (2, 2));
         from.patch(Kind::WINDOWS_CLUSTER, "moving/c1", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
-        // A RuntimeClass, and three policies with their bindings: no Linux node shows a network.
+        // CAPW brings a RuntimeClass, and three policies with their bindings. It brings no network, because no Linux node shows one.
         let brought = wait_for("what pods need is brought", LIMIT, || async {
             let brought = gone::left(&to, "moving/c1").await;
             if brought.len() == 7 { Ok(brought) } else { Err(brought.join(", ")) }
         })
         .await;
 
-        // What a user makes by hand, and no owner reference leads to, moves if he says so.
+        // An object that a user created, and that no owner reference leads to, moves if the user labels it.
         let label = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
         from.patch(Kind::SECRET, "moving/c1-external-kubeconfig", &label).await.expect("a Secret can be labelled");
         let target = to.kubeconfig().to_str().expect("a path in UTF-8").to_owned();
@@ -63,7 +63,7 @@ fn a_cluster_moves_to_another_management_cluster() {
         to.wait_condition(Kind::WINDOWS_CLUSTER, "moving/c1", "ComponentsReady", "False", LIMIT).await;
         assert_eq!(gone::left(&to, "moving/c1").await, brought, "what was brought was touched by the move");
 
-        // What belongs to it now obeys the second cluster.
+        // The workload cluster's objects now belong to the second management cluster.
         to.delete(Kind::CLUSTER, "moving/c1").await;
         workers.wait_gone(&to, LIMIT).await;
         workers::wait_nothing_left(&to, &there, LIMIT).await;
@@ -72,7 +72,7 @@ fn a_cluster_moves_to_another_management_cluster() {
     });
 }
 
-/// Cluster API and our providers as clusterctl installs them: it moves only between clusters that it knows.
+/// Installs Cluster API and our providers with clusterctl, which moves only between clusters where it finds its inventory.
 async fn install(cp: &ControlPlane) {
     let core = format!("cluster-api:{}", Tools::ensure().cluster_api_version);
     let providers = ["--infrastructure", "windows", "--bootstrap", "windows", "--control-plane", "windows"];
@@ -86,7 +86,7 @@ fn sorted_names(machines: &[Value]) -> Vec<String> {
     names
 }
 
-/// Everything that is known of each VM, with when and how often it was switched on.
+/// Returns all recorded facts about each VM, including when and how often it was switched on.
 fn records(capw: &Capw) -> BTreeMap<String, String> {
     let record = |vm: &SimulatedVm| {
         let path = capw.state().join(&vm.datacenter).join(&vm.directory).join("vm.json");
@@ -95,7 +95,7 @@ fn records(capw: &Capw) -> BTreeMap<String, String> {
     simulated_vms(capw.state()).iter().map(|vm| (vm.directory.clone(), record(vm))).collect()
 }
 
-/// UIDs of the Nodes: another one is another Node, whatever its name.
+/// Returns the UIDs of the Nodes. A different UID means a different Node, even with the same name.
 async fn nodes(cp: &ControlPlane) -> BTreeMap<String, String> {
     let nodes = cp.list(Kind::NODE, None).await;
     nodes.iter().map(|node| (text(node, "/metadata/name").to_owned(), text(node, "/metadata/uid").to_owned())).collect()
@@ -120,7 +120,7 @@ async fn every_machine_is_ready(cp: &ControlPlane) {
     }
 }
 
-/// Nothing of the cluster is left where it was, not even something that a finalizer holds.
+/// Checks that the source cluster keeps no object of the cluster, not even an object that a finalizer holds.
 async fn nothing_stays_behind(cp: &ControlPlane) {
     for kind in [
         Kind::CLUSTER,

@@ -1,5 +1,5 @@
-//! Story *contract*: what Cluster API expects of its providers holds: a Cluster becomes Available by core's own condition, a
-//! ClusterClass makes the same cluster, a MachineHealthCheck replaces what never joins or was taken away, paused stops everything.
+//! Story *contract*: CAPW keeps Cluster API's contract for providers. A Cluster becomes Available by core's own condition, a ClusterClass creates the
+//! same cluster, a MachineHealthCheck replaces a machine that never joins or loses its VM, and pausing stops everything.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::workers::Workers;
 use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
-/// For one wait. Nothing takes nearly as long on an idle machine.
+/// The limit for one wait. No wait takes nearly as long on an idle machine.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Core's lower bound of `nodeStartupTimeoutSeconds`.
+/// Core's lower limit for `nodeStartupTimeoutSeconds`.
 const STARTUP: u64 = 30;
 
 #[test]
@@ -24,7 +24,7 @@ fn the_contract_with_cluster_api() {
     });
 }
 
-/// Core's words for a Cluster, a Machine and their parts; nothing here is ours but what core took from us.
+/// Checks core's conditions of a Cluster, a Machine and their parts, and the values that core copied from us.
 async fn available(cp: &ControlPlane, workers: &Workers) {
     workers.apply(cp).await;
     let machines = workers.wait_settled(cp, cp, LIMIT).await;
@@ -54,7 +54,7 @@ async fn available(cp: &ControlPlane, workers: &Workers) {
     step("the Cluster is Available");
 }
 
-/// The ClusterClass of our release and a Cluster of it: what a user applies, with the machines that a MachineDeployment would make.
+/// Applies the ClusterClass of our release and a Cluster of that class. Its machines equal the machines of a MachineDeployment.
 async fn topology(cp: &ControlPlane) {
     let namespace = "class";
     let mut kubeconfig = Workers { cluster: "classy".to_owned(), ..Workers::new(namespace, cp).await }.objects();
@@ -75,7 +75,7 @@ async fn topology(cp: &ControlPlane) {
     for machine in &machines {
         let made = cp.get(Kind::WINDOWS_MACHINE, &format!("{namespace}/{}", text(machine, "/spec/infrastructureRef/name"))).await;
         let spec = made.map(|mut made| made["spec"].take()).unwrap_or_default();
-        // cpus by the class, memory by the Cluster.
+        // The class sets the CPUs, the Cluster the memory.
         assert_eq!((&spec["cpus"], &spec["memory"], &spec["image"]), (&json!(4), &json!("4Gi"), &json!("windows-server-2022")), "{spec:#}");
         let node = cp.get(Kind::NODE, text(machine, "/status/nodeRef/name")).await.expect("the Machine's Node");
         assert_eq!(text(&node, "/metadata/labels/kubernetes.io~1os"), "windows");
@@ -86,7 +86,7 @@ async fn topology(cp: &ControlPlane) {
     step("the Cluster of a ClusterClass came and went");
 }
 
-/// One machine never says a word, its successor's VM is taken away: each is replaced, and nothing of it stays.
+/// One machine never reports, and its successor loses its VM. Each is replaced completely.
 async fn health(cp: &ControlPlane, capw: &Capw) {
     let mut workers = Workers { replicas: 1, ..Workers::new("health", cp).await };
     workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": "NoBoot", "count": 1}]}});
@@ -96,7 +96,7 @@ async fn health(cp: &ControlPlane, capw: &Capw) {
         machines.first().map(|machine| text(machine, "/metadata/name").to_owned())
     })
     .await;
-    // Of this one alone: those that follow may be slow on a busy machine.
+    // Only this machine gets the short deadline, because its successors may be slow on a busy machine.
     cp.patch(Kind::WINDOWS_MACHINE, &workers.name(&first), &json!({"spec": {"joinDeadlineSeconds": 10}})).await.expect("a shorter deadline");
     let never = |machine: &Value| condition(machine, "NodeJoined").filter(|joined| joined["reason"] == "NodeNeverJoined").map(drop);
     cp.wait_object(Kind::WINDOWS_MACHINE, &workers.name(&first), "it never joined", LIMIT, never).await;
@@ -113,7 +113,7 @@ async fn health(cp: &ControlPlane, capw: &Capw) {
     step("a machine whose VM was taken away was replaced");
 }
 
-/// A MachineHealthCheck for one machine: it would lose patience with others that are still being made.
+/// A MachineHealthCheck for one machine, because it would time out for machines that are still being created.
 async fn check_health(cp: &ControlPlane, machine: &str, checks: Value) {
     let label = json!({"example.com/checked": machine});
     cp.patch(Kind::MACHINE, &format!("health/{machine}"), &json!({"metadata": {"labels": label}})).await.expect("a label");
@@ -129,7 +129,7 @@ async fn check_health(cp: &ControlPlane, machine: &str, checks: Value) {
     cp.apply_objects(&[health_check]).await;
 }
 
-/// Waits until another machine than `before` runs and nothing of that one is left; gives its name.
+/// Waits until another machine runs and nothing of `before` is left. Returns the name of the new machine.
 async fn replaced(cp: &ControlPlane, capw: &Capw, workers: &Workers, before: &str) -> String {
     cp.wait_gone(Kind::WINDOWS_MACHINE, &workers.name(before), LIMIT).await;
     let machines = workers.wait_settled(cp, cp, LIMIT).await;
@@ -141,8 +141,8 @@ async fn replaced(cp: &ControlPlane, capw: &Capw, workers: &Workers, before: &st
     now
 }
 
-/// While a Cluster (or one object) is paused, nothing about it is written and nothing is done to its VMs, whatever is asked; then
-/// all of it is done. `witness` is a cluster that is not paused: that it grows shows that there was time enough.
+/// While a Cluster or one object is paused, CAPW writes no object of it and does nothing to its VMs, whatever users request. After that it does all
+/// of it. `witness` is a cluster that is not paused; its growth shows that CAPW had enough time.
 async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
     let workers = Workers { replicas: 2, ..Workers::new("paused", cp).await };
     workers.apply(cp).await;
@@ -154,7 +154,7 @@ async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
     }
     let before = vms(capw);
     let mark = cp.audit_mark();
-    // Everything that would make us act: a spec that changes, a deletion, a hypervisor of the cluster that goes.
+    // Trigger every kind of action: change a spec, delete an object, remove a hypervisor of the cluster.
     cp.patch(Kind::WINDOWS_MACHINE, &names[0], &json!({"spec": {"joinDeadlineSeconds": 77}})).await.expect("the spec can be changed");
     cp.patch(Kind::WINDOWS_CLUSTER, "paused/c1", &json!({"spec": {"hypervisors": []}})).await.expect("the spec can be changed");
     cp.patch(Kind::EXTERNAL_CONTROL_PLANE, "paused/c1", &json!({"spec": {"version": "v1.30.0"}})).await.expect("the spec can be changed");
@@ -171,7 +171,7 @@ async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
     assert!(written(cp, mark, "paused") > 0, "the audit log does not show our writes: the look before proves nothing");
     step("a paused Cluster was left alone, then served");
 
-    // One object alone.
+    // Now only one object is paused.
     let annotate = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
     cp.patch(Kind::WINDOWS_MACHINE, &names[1], &annotate(json!(""))).await.expect("the object can be annotated");
     let said = cp.wait_condition(Kind::WINDOWS_MACHINE, &names[1], "Paused", "True", LIMIT).await;
@@ -195,7 +195,7 @@ async fn pause(cp: &ControlPlane, paused: bool) {
     cp.patch(Kind::CLUSTER, "paused/c1", &json!({"spec": {"paused": paused}})).await.expect("a Cluster can be paused");
 }
 
-/// Our objects of the paused cluster.
+/// Returns our objects of the paused cluster.
 fn ours(machines: &[String]) -> Vec<(Kind, String)> {
     let one = [Kind::WINDOWS_CLUSTER, Kind::EXTERNAL_CONTROL_PLANE].map(|kind| (kind, "paused/c1".to_owned()));
     let each = machines.iter().flat_map(|name| [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG].map(|kind| (kind, name.clone())));
@@ -215,7 +215,7 @@ fn written(cp: &ControlPlane, mark: AuditMark, namespace: &str) -> usize {
 }
 
 fn assert_untouched(cp: &ControlPlane, mark: AuditMark, namespace: &str) {
-    // The WindowsHypervisor belongs to no Cluster and is not paused with one.
+    // The WindowsHypervisor belongs to no Cluster, so pausing a Cluster does not pause it.
     let writes: Vec<_> =
         ours_since(cp, mark).into_iter().filter(|event| event.namespace == namespace && event.resource != "windowshypervisors").collect();
     assert!(writes.is_empty(), "{writes:#?}");

@@ -1,5 +1,5 @@
-//! Story *definitions*: a release stores objects in another version than the one before. CAPW writes each of them once, says so in the
-//! definition, and the old version can go.
+//! Story *definitions*: a release stores objects in a new version. CAPW rewrites each object once and reports that in the definition, so that the old
+//! version can be removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(90);
-/// Of each kind.
+/// The number of objects of each kind.
 const OBJECTS: usize = 20;
-/// The version of an invented older release. Its schema is that of today.
+/// The version of an invented older release, with today's schema.
 const OLD: &str = "v1alpha0";
 const NEW: &str = "v1alpha1";
-/// What `kubectl get` prints above a column that only the last definitions have.
+/// The header in `kubectl get` of a column that only the last definitions have.
 const COLUMN: &str = "ONLY-NEW";
 
 /// A kind in both versions.
@@ -25,7 +25,7 @@ struct Stored {
     new: Kind,
 }
 
-/// All that is kept for templates' sake, with a status and without, and one that nothing owns: no other controller writes them meanwhile.
+/// Kinds that only serve as templates, with and without a status, and one kind whose objects have no owner: no other controller writes them.
 #[rustfmt::skip]
 const KINDS: [Stored; 6] = [
     stored("WindowsMachineTemplate", r#"{"template": {"spec": {"image": "windows-server-2022"}}}"#, "infrastructure.cluster.x-k8s.io/v1alpha0", Kind::WINDOWS_MACHINE_TEMPLATE),
@@ -85,8 +85,8 @@ fn stored_versions_follow_the_definitions() {
             version["additionalPrinterColumns"] = json!([{"name": COLUMN, "type": "string", "jsonPath": ".kind"}]);
             kind.set_versions(&cp, json!([version])).await;
         }
-        // What is in etcd in a version that the definition does not know cannot be read. The API server takes a moment to forget that version;
-        // it has when it prints by the new definition.
+        // The API server cannot read an object from etcd in a version that the definition does not contain. It drops that version after a moment,
+        // which shows in the columns of the new definition.
         for kind in &KINDS {
             wait_for(&format!("the API server has forgotten {OLD} of {}", kind.name), LIMIT, || async {
                 let printed = cp.try_kubectl(&["get", "-n", "default", &kind.definition()]).await?;
@@ -103,7 +103,7 @@ fn of_definitions(event: &AuditEvent) -> bool {
     event.user == Capw::USER && event.resource == "customresourcedefinitions"
 }
 
-/// Definitions in which the old version is stored, and objects of it, which CAPW has reported on. Gives the shipped versions.
+/// Installs definitions that store the old version, and objects of that version, and waits until CAPW reports them. Returns the shipped versions.
 async fn an_older_release(cp: &ControlPlane, capw: &Capw) -> Vec<Value> {
     let mut shipped = Vec::new();
     for kind in &KINDS {
@@ -147,7 +147,7 @@ impl Stored {
         done.unwrap_or_else(|e| panic!("versions of {}: {e}", self.name));
     }
 
-    /// Waits until CAPW says that all objects are stored in this version.
+    /// Waits until CAPW reports that all objects are stored in this version.
     async fn wait_stored_in(&self, cp: &ControlPlane, version: &str) {
         wait_for(&format!("{} are stored in {version}", self.name), LIMIT, || async {
             let definition = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, &self.definition()).await.expect("an installed definition");
@@ -160,7 +160,7 @@ impl Stored {
     }
 }
 
-/// The shipped version under this name.
+/// Returns the shipped version under this name.
 fn with(version: &Value, name: &str, served: bool, storage: bool) -> Value {
     let mut version = version.clone();
     version["name"] = json!(name);
@@ -169,7 +169,7 @@ fn with(version: &Value, name: &str, served: bool, storage: bool) -> Value {
     version
 }
 
-/// All objects, by `RESOURCE NAMESPACE/NAME`.
+/// Returns all objects, by `RESOURCE NAMESPACE/NAME`.
 async fn objects(cp: &ControlPlane) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for kind in &KINDS {
@@ -181,7 +181,7 @@ async fn objects(cp: &ControlPlane) -> BTreeMap<String, Value> {
     all
 }
 
-/// Nothing was lost or changed, nothing was refused, nothing was written twice.
+/// Checks that no object was lost, changed or written twice, and that no request was refused.
 fn judge(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>, asked: &[AuditEvent]) {
     for (name, old) in before {
         let new = after.get(name).unwrap_or_else(|| panic!("{name} is gone"));

@@ -1,4 +1,4 @@
-//! `make demo`: three Windows nodes in a real cluster, from the README's own YAML. What it shows is in `demo/`.
+//! `make demo`: three Windows nodes in a real cluster, from the README's own YAML. The files in `demo/` implement its scenes.
 
 #[path = "demo/host.rs"]
 mod host;
@@ -51,7 +51,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Minutes on a fresh clone; before anything that Ctrl-C would have to clean up.
+    // Takes minutes on a fresh clone, so it runs before there is anything that Ctrl-C has to clean up.
     world::Tools::ensure();
     let own = arguments.image.map(|image| stage::OwnImage { image, firmware: arguments.firmware, host: arguments.host });
     let once = arguments.once || !std::io::stdin().is_terminal();

@@ -1,5 +1,5 @@
-//! `make demo`, run as CI would: to its end, in a cluster of its own and in an existing one, leaving nothing behind. Its program is built
-//! with the tests: a compiler beside a story would take its time away.
+//! Runs `make demo` as CI does: to its end, in a cluster of its own and in an existing one, and leaves nothing behind. Its program is built with the
+//! tests, because a compiler that runs beside a story would slow it down.
 
 #[path = "demo/late.rs"]
 mod late;
@@ -20,7 +20,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::authority::Authority;
 use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, interrupt, wait_for, wine::skip};
 
-/// Until the demo has made a VM.
+/// The limit until the demo has created a VM.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The demo as `make demo` starts it.
@@ -31,19 +31,19 @@ struct Demo {
 }
 
 impl Demo {
-    /// `variables` are those of `make demo`.
+    /// `variables` are the variables of `make demo`.
     async fn start(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Self {
         Self::spawn(&mut Self::command(variables, temporary).await)
     }
 
-    /// As a shell starts it, where Ctrl-C is for all of a group. It does not count as a part of this test, which ends at once by a signal.
+    /// Starts the demo in its own process group, as a shell does for Ctrl-C, and outside this test, which ends at once by a signal.
     async fn start_in_shell(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Self {
         Self::spawn(Self::command(variables, temporary).await.process_group(0).env_remove("NEXTEST"))
     }
 
     async fn command(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Command {
         let mut make = Command::new("make");
-        // What a make above this test was told is not for this one.
+        // The flags of a make that runs this test must not reach the inner make.
         make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
         let output = make.args(["--dry-run", "demo"]).args(variables).current_dir(world::checkout()).output().await.expect("make runs");
         let commands = String::from_utf8_lossy(&output.stdout);
@@ -69,7 +69,7 @@ impl Demo {
         Some(line)
     }
 
-    /// The next line with this text.
+    /// Returns the next line that contains this text.
     async fn until(&mut self, text: &str) -> String {
         while let Some(line) = self.line().await {
             if line.contains(text) {
@@ -79,7 +79,7 @@ impl Demo {
         panic!("the demo has ended without {text:?}: {}", self.said);
     }
 
-    /// Whether it ended well, and what it said.
+    /// Returns whether the demo succeeded, and its output.
     async fn end(mut self) -> (bool, String) {
         while self.line().await.is_some() {}
         (self.process.wait().await.expect("the demo ends").success(), self.said)
@@ -90,7 +90,7 @@ async fn demo(variables: &[&str], temporary: &Path) -> (bool, String) {
     Demo::start(variables, temporary).await.end().await
 }
 
-/// libvirt's sockets for a VM are deep below it, and the path of a socket has 107 characters at most.
+/// libvirt creates a VM's sockets deep below this directory, and a socket path has 107 characters at most.
 fn short_directory() -> TempDir {
     tempfile::Builder::new().prefix("d").rand_bytes(2).tempdir().expect("a temporary directory")
 }
@@ -100,7 +100,7 @@ fn assert_empty(temporary: &Path) {
     assert!(left.is_empty(), "the demo left {left:?}");
 }
 
-/// Three Nodes after they came, three of the other version, one after scaling down; then none.
+/// Checks the number of Ready Nodes: three at first, three of the other version, one after scaling down, then none.
 fn assert_played((ended_well, said): (bool, String)) {
     let ready = said.lines().filter(|line| line.starts_with("node/win-") && line.contains(" Ready ")).count();
     assert!(ended_well && ready == 7 && said.contains("nothing is left"), "{ready} Ready Nodes: {said}");
@@ -122,7 +122,7 @@ fn the_demo_plays_to_its_end() {
     });
 }
 
-/// With nothing but the programs of libvirt and QEMU: the small guests, on a daemon of the demo's own.
+/// Needs only the programs of libvirt and QEMU: runs the small guests on a daemon of the demo's own.
 #[test]
 fn the_demo_makes_three_real_vms() {
     world::run(async {
@@ -136,7 +136,7 @@ fn the_demo_makes_three_real_vms() {
     });
 }
 
-/// The image of a person, here the Linux that stands for Windows, joins a cluster that listens where VMs reach it.
+/// A user's image, here the Linux that stands for Windows, joins a cluster that listens where VMs reach it.
 #[test]
 fn the_demo_starts_an_image_of_ones_own() {
     world::run(async {
@@ -145,7 +145,7 @@ fn the_demo_starts_an_image_of_ones_own() {
         let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(own.path(), anyone).expect("the daemon may enter it");
         let image = own.path().join("own.raw");
-        // Its guest goes to the address of the plan: the port of its forwarder is of no use.
+        // The image needs no forwarder port, because its guest connects to the address in the plan.
         if let Err(said) = hardware::guest(0, &image) {
             return skip("demo", &said);
         }
@@ -160,18 +160,18 @@ fn the_demo_starts_an_image_of_ones_own() {
     });
 }
 
-/// The pool of a person's host, and the image in it.
+/// The pool on a user's host, and the image in it.
 const POOL: &str = "lab";
 const IMAGE: &str = "linux.raw";
 
-/// Makes the pool of the host. `false`: the image cannot be made here.
+/// Creates the pool on the host. Returns `false` if the image cannot be built here.
 fn has_image(host: &Daemon) -> bool {
     let mut made = Ok(());
     host.pool_with(POOL, |directory| made = hardware::guest(0, &directory.join(IMAGE)));
     made.inspect_err(|said| skip("demo", said)).is_ok()
 }
 
-/// The variables for a machine on a person's host at this address.
+/// Returns the variables for a machine on a user's host at this address.
 fn on_host(address: &str, more: &[&str]) -> Vec<String> {
     let given =
         ["HYPERVISOR=libvirt", &format!("IMAGE={IMAGE}"), "FIRMWARE=bios", &format!("CONNECT={address}"), &format!("POOL={POOL}")].map(str::to_owned);
@@ -182,7 +182,7 @@ async fn start_on_host(address: &str, more: &[&str], temporary: &Path) -> Demo {
     Demo::start(&on_host(address, more), temporary).await
 }
 
-/// The image joins, and nothing of it stays; what the demo said.
+/// Checks that the image joins and that the demo leaves nothing behind. Returns the demo's output.
 async fn joins_on_host(host: &Daemon, address: &str, more: &[&str]) -> String {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let joined = start_on_host(address, more, temporary.path()).await.end().await;
@@ -192,15 +192,15 @@ async fn joins_on_host(host: &Daemon, address: &str, more: &[&str]) -> String {
     joined.1
 }
 
-/// Of what the demo makes on a person's host, nothing stays.
+/// Checks that the demo left nothing on the user's host.
 fn assert_as_before(host: &Daemon) {
     assert_eq!(host.domains(), Vec::<String>::new());
     let volumes = host.virsh(["vol-list", "--pool", POOL]);
     assert_eq!(volumes.lines().skip(2).filter(|line| !line.trim().is_empty()).count(), 1, "{volumes}");
 }
 
-/// On a host of a person, whose daemon and pool are there before and after, also after Ctrl-C. A step that takes too long is told with commands that
-/// show why.
+/// Runs on a user's host, whose daemon and pool exist before and after, also after Ctrl-C. If a step takes too long, the demo reports it with
+/// commands that show why.
 #[test]
 fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
     world::run(async {
@@ -239,7 +239,7 @@ fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
     });
 }
 
-/// What runs the guests is what libvirt says, if the person does not.
+/// If the user does not set the acceleration, the demo uses the one that libvirt reports.
 #[test]
 fn the_demo_makes_its_vm_through_ssh() {
     world::run(async {
@@ -258,7 +258,7 @@ fn the_demo_makes_its_vm_through_ssh() {
     });
 }
 
-/// As root, on a host whose daemon is that of the system and whose network is one of libvirt.
+/// Runs as root on a host with a system daemon and a libvirt network.
 #[test]
 fn the_demo_makes_its_vm_in_system_mode() {
     world::run(async {
@@ -292,7 +292,7 @@ fn the_demo_makes_its_vm_through_tls() {
     });
 }
 
-/// What a host lacks is told with the remedy, before anything is made.
+/// The demo reports what a host lacks, with the remedy, before it creates anything.
 #[test]
 fn the_demo_says_what_a_host_lacks() {
     world::run(async {
@@ -325,7 +325,7 @@ fn the_demo_leaves_an_existing_cluster_as_it_was() {
     });
 }
 
-/// What the demo could leave in a cluster.
+/// Returns the objects that the demo could leave in a cluster.
 async fn things(cp: &ControlPlane) -> Vec<String> {
     let mut names = Vec::new();
     for kind in [Kind::NAMESPACE, Kind::CUSTOM_RESOURCE_DEFINITION, Kind::NODE, Kind::CLUSTER, Kind::CERTIFICATE_SIGNING_REQUEST] {

@@ -1,6 +1,6 @@
-//! Story *doctor*: guests that give up, one that never says a word, and a Node that is not Ready. `kubectl get` shows step and message,
-//! the conditions the cause and the remedy, `capw diagnose` agrees and needs no more rights than its kubeconfig has; nothing is written
-//! again and again; a MachineHealthCheck replaces such a machine. `capw status` shows what hangs, and that all is well when it is. The commands are those of docs/troubleshooting.md.
+//! Story *doctor*: guests that give up, a guest that never reports, and a Node that is not Ready. `kubectl get` shows step and message, the
+//! conditions cause and remedy; `capw diagnose` agrees and needs only its kubeconfig's rights. Nothing is written repeatedly; a MachineHealthCheck
+//! replaces such a machine. `capw status` shows what hangs, or that all is well. The commands come from docs/troubleshooting.md.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ mod to_mirror;
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
-/// Until a guest has given up and all has told of it: it tries three times.
+/// The limit until a guest has given up, after three tries, and every place reports it.
 const TOLD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(120);
-/// Exit code of `capw diagnose` when something was found.
+/// The exit code of `capw diagnose` when it finds a problem.
 pub const FOUND: i32 = 3;
 
-/// A fault, and what is told of it: reason of the conditions, rule or code, step, words of the guest, words of the remedy.
+/// A fault, and how it is reported: reason of the conditions, rule or code, step, text from the guest, text of the remedy.
 struct Case {
     namespace: &'static str,
     fault: &'static str,
@@ -60,7 +60,7 @@ const CASES: [Case; 10] = [
         says: r"C:\k\kubelet.exe, found none",
         remedy: "image-builder",
     },
-    // No fault: the image is of another release than the plan.
+    // No injected fault: the image has another release than the plan.
     Case {
         namespace: "release",
         fault: "",
@@ -118,7 +118,7 @@ const CASES: [Case; 10] = [
     },
 ];
 
-/// In the gate the first four, in `make judge` all.
+/// Returns the first four cases in the gate, all of them in `make judge`.
 fn cases() -> &'static [Case] {
     if world::is_judge() { &CASES } else { &CASES[..4] }
 }
@@ -147,7 +147,7 @@ async fn only(cp: &ControlPlane, namespace: &str) -> Option<Value> {
     cp.list(Kind::WINDOWS_MACHINE, Some(namespace)).await.into_iter().next()
 }
 
-/// Condition, column and `capw diagnose` tell the same.
+/// Checks that the condition, the column and `capw diagnose` agree.
 async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     let mut workers = one_machine(case.namespace, cp).await;
     if case.fault.is_empty() {
@@ -176,7 +176,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     }
     let table = cp.kubectl(&["-n", case.namespace, "get", "windowsmachines", "-o", "wide"]).await;
     assert!(table.contains(text(&machine, "/status/bootstrap/item")) && table.contains(case.says), "{table}");
-    // Core hands it on to where a MachineHealthCheck looks.
+    // Core copies it to the Machine, where a MachineHealthCheck reads it.
     wait_for(&format!("{}: the Machine says it", case.namespace), TOLD, || async {
         let machines = cp.list(Kind::MACHINE, Some(case.namespace)).await;
         let told = machines.iter().any(|machine| condition(machine, "InfrastructureReady").is_some_and(|found| found["status"] == "False"));
@@ -187,7 +187,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{e}: {answer}"));
     assert_eq!((exit, &answer["findings"][0]["id"]), (FOUND, &json!(case.finding)), "{answer:#}");
     assert!(text(&answer, "/findings/0/remedy").contains(case.remedy) && answer.get("notLookedAt").is_none(), "{answer:#}");
-    // By the name of the Machine as well, and for people.
+    // `capw diagnose` also takes the name of the Machine and prints text for people.
     let machines = cp.list(Kind::MACHINE, Some(case.namespace)).await;
     let (_, shown, _) = capw.diagnose(cp, &["machine", text(&machines[0], "/metadata/name"), "-n", case.namespace]).await;
     for part in [&format!("1. {} ", case.finding), case.says, "   cause   ", "   remedy  "] {
@@ -196,7 +196,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     step(format!("{} is told as {}", case.namespace, case.finding));
 }
 
-/// Nothing runs in the VM: when the time for its Node is over, the condition says what that usually means.
+/// Nothing runs in the VM: after the deadline for its Node, the condition reports what that usually means.
 async fn silent(cp: &ControlPlane, capw: &Capw) {
     let mut workers = one_machine("silent", cp).await;
     workers.machine["joinDeadlineSeconds"] = json!(10);
@@ -218,8 +218,8 @@ async fn silent(cp: &ControlPlane, capw: &Capw) {
     step("a guest that never said a word is told as F01");
 }
 
-/// The Node of a machine that has joined is not Ready: core copies that to the Machine, and NodeJoined adds the cause without a change
-/// of its own status.
+/// The Node of a machine that has joined is not Ready. Core copies that to the Machine, and NodeJoined adds the cause without a change of its own
+/// status.
 async fn not_ready(cp: &ControlPlane, capw: &Capw) {
     let machine = only(cp, "healthy").await.expect("the machine");
     let before = condition(&machine, "NodeJoined").expect("the condition").clone();
@@ -237,7 +237,7 @@ async fn not_ready(cp: &ControlPlane, capw: &Capw) {
                 return Ok(joined);
             }
             if !words.is_empty() {
-                // The kubelet of the guest reports now and then that all is well.
+                // The guest's kubelet periodically reports that the Node is Ready.
                 set_ready(cp, node, broken).await;
             }
             Err(format!("{joined:#}"))
@@ -272,7 +272,7 @@ async fn not_ready(cp: &ControlPlane, capw: &Capw) {
     step("a Node that is not Ready is told as F60, while it is so");
 }
 
-/// Puts that condition into the Node's status, unless it says so already.
+/// Sets this condition in the Node's status, unless it is set already.
 async fn set_ready(cp: &ControlPlane, node: &str, ready: &Value) {
     let found = cp.get(Kind::NODE, node).await.expect("the Node");
     let mut conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -284,7 +284,7 @@ async fn set_ready(cp: &ControlPlane, node: &str, ready: &Value) {
     cp.patch_status(Kind::NODE, node, &json!({"status": {"conditions": conditions}})).await.expect("the Node's status can be written");
 }
 
-/// A machine that is well: its guest has said so, and there is nothing to find.
+/// A healthy machine: its guest reports that, and diagnose finds nothing.
 async fn finished(cp: &ControlPlane, capw: &Capw) {
     let machine = wait_for("the healthy guest has finished", TOLD, || async {
         let machine = only(cp, "healthy").await.ok_or("no machine")?;
@@ -299,7 +299,7 @@ async fn finished(cp: &ControlPlane, capw: &Capw) {
     to_mirror::lists(cp, capw).await;
 }
 
-/// What is told is told once: no version of these objects is followed by another.
+/// Checks that CAPW reports everything once: no object gets another version.
 async fn silent_at_rest(cp: &ControlPlane, capw: &Capw) {
     let versions = || async {
         let mut versions = BTreeMap::new();
@@ -309,12 +309,12 @@ async fn silent_at_rest(cp: &ControlPlane, capw: &Capw) {
         }
         versions
     };
-    // What makes it check again is a listing of the hypervisor: two of each lie in between.
+    // Each listing of the hypervisor triggers a check, so the test waits for two listings of each hypervisor.
     let listings = || {
         let of = |case: &Case| capw.metric("capw_hypervisor_calls_total", &["call=\"list\"", &format!("endpoint=\"{}/lab\"", case.namespace)]);
         cases().iter().map(of).collect::<Vec<_>>()
     };
-    // The last words of guests may still be on their way: the writes have to end, not to have ended.
+    // Guests may still send their last reports, so the test waits until the writes end.
     let seen = RefCell::new((versions().await, listings()));
     wait_for("every hypervisor is listed twice more, and no machine whose guest has given up is written", LIMIT, || async {
         let (before, start) = seen.borrow().clone();
@@ -328,7 +328,7 @@ async fn silent_at_rest(cp: &ControlPlane, capw: &Capw) {
     .await;
 }
 
-/// The page's commands, one after another, for the machine with the unknown token.
+/// Runs the page's commands in order, for the machine with the unknown token.
 async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/troubleshooting.md")).expect("the page");
     let blocks: Vec<&str> = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
@@ -340,7 +340,7 @@ async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
     for file in ["bootstrap.log", "kubelet.log", "containerd.log"] {
         std::fs::write(logs.join(file), fault).expect("a log");
     }
-    // As collect.ps1 writes it.
+    // In the format of collect.ps1.
     std::fs::write(logs.join("collected.log"), format!("==> C:\\var\\log\\kubelet\\kubelet.log <==\r\n{fault}")).expect("a log");
     let commands: Vec<String> =
         blocks.iter().flat_map(|block| block.lines()).map(|line| line.replace("NAMESPACE", "token-unknown").replace("MACHINE", name)).collect();
@@ -348,7 +348,7 @@ async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
     for command in &commands {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
-            // It would be recreated: the story of the MachineHealthCheck comes later.
+            // A deletion would recreate the machine, so it is a dry run. The MachineHealthCheck runs later.
             ["kubectl", rest @ ..] if rest.contains(&"delete") => {
                 let dry: Vec<&str> = rest.iter().copied().chain(["--dry-run=server"]).collect();
                 assert!(cp.kubectl(&dry).await.contains("deleted"), "{command}");
@@ -373,7 +373,7 @@ async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
     }
 }
 
-/// The MachineHealthCheck of docs/conditions.md, with less patience: the machine is replaced by another.
+/// Applies the MachineHealthCheck of docs/conditions.md with shorter timeouts: the machine is replaced.
 async fn replaced(cp: &ControlPlane) {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/conditions.md")).expect("the page");
     let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a MachineHealthCheck");

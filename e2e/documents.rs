@@ -1,4 +1,4 @@
-//! What the pages in `docs/` show is what the program says: every `console` block that calls capw is run.
+//! The pages in `docs/` show the program's real output: every `console` block that calls capw is run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::world::step;
 
-/// Pages whose blocks are run; each has at least one.
+/// The pages whose blocks are run; each has at least one.
 const PAGES: [&str; 5] =
     ["docs/compatibility.md", "docs/kubelet-and-containerd.md", "docs/reserves.md", "docs/way-in-cloudbase-init.md", "docs/way-in-unattend.md"];
 
@@ -21,7 +21,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The commands of one page that start with `$ capw`. `echo $?` after one shows its exit code.
+/// Returns the commands of one page that start with `$ capw`. A following `echo $?` shows the exit code.
 fn examples(page: &str) -> Vec<Example> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let mut found: Vec<Example> = Vec::new();
@@ -45,7 +45,7 @@ fn examples(page: &str) -> Vec<Example> {
     found
 }
 
-/// Whether `said` is what `shown` says, where `...` is any number of lines.
+/// Whether `said` matches `shown`, where `...` stands for any number of lines.
 fn matches(shown: &[String], said: &[&str]) -> bool {
     match shown.split_first() {
         None => said.is_empty(),
@@ -62,7 +62,7 @@ fn commands_of_the_pages_say_what_the_pages_show() {
             let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
             let lines: Vec<&str> = said.lines().collect();
             let code = output.status.code().unwrap();
-            // A page shows the code of what fails as its last line.
+            // After a command that fails, the page shows the exit code as the last line.
             let wanted = example.shown.last().and_then(|line| line.strip_prefix("exit code ")).map_or(0, |code| code.parse().unwrap());
             let shown = if wanted == 0 { &example.shown[..] } else { &example.shown[..example.shown.len() - 1] };
             assert_eq!(code, wanted, "{}: {said}", example.place);

@@ -1,8 +1,8 @@
-//! Story *drain*: machines of a pool without Cluster API leave as `kubectl drain` would let them: what a PodDisruptionBudget protects
-//! waits for another replica, DaemonSets stay, a pod without an owner goes, a hung one is forced, and a time limit ends it all. The Node is
-//! gone before its VM is stopped.
+//! Story *drain*: machines of a pool without Cluster API are drained as `kubectl drain` does it. A pod that a PodDisruptionBudget protects waits for
+//! another replica, DaemonSet pods stay, a pod without an owner is evicted, a hung pod is deleted by force, and a time limit ends the drain. The Node
+//! is deleted before its VM is stopped.
 //!
-//! Pods are made and placed by the real controllers and the real scheduler; of the kubelet, the story plays what it needs.
+//! The real controllers and the real scheduler create and place the pods. The story plays the parts of the kubelet that it needs.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
 const POOL: &str = "default/windows";
 const POD: Kind = Kind::new("v1", "pods");
 const BUDGET: Kind = Kind::new("policy/v1", "poddisruptionbudgets");
-/// Pods with it do not end by themselves.
+/// Pods with this annotation do not end on their own.
 const HANGS: &str = "example.com/hangs";
 
 #[test]
@@ -45,7 +45,7 @@ fn a_machine_leaves_when_its_pods_have_left() {
     });
 }
 
-/// One of a budget, one of a DaemonSet, one without an owner and one that will hang, all on the node that is returned.
+/// Creates a pod with a budget, a pod of a DaemonSet, a pod without an owner and a pod that will hang, all on the returned node.
 async fn place_pods(cp: &ControlPlane) -> String {
     cp.apply_objects(&[agent(), web(1), budget()]).await;
     let web_pod = wait_running(cp, "web", 1).await.remove(0);
@@ -58,9 +58,9 @@ async fn place_pods(cp: &ControlPlane) -> String {
     victim
 }
 
-/// From the wish to remove a machine to its end.
+/// Follows a machine from the request to remove it until it is deleted.
 async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
-    // Told from 5 s after the grace period.
+    // CAPW reports a hung pod from 5 s after the grace period.
     cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"drain": {"hungPodSeconds": 15}}})).await.expect("the margin");
     let machine = format!("default/{victim}");
     let history = cp.history(Kind::WINDOWS_MACHINE, &machine).await;
@@ -83,7 +83,7 @@ async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
     cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
 }
 
-/// A budget that never yields, and a limit: the machine goes with the pods that are left, and says so.
+/// A budget that never allows an eviction, and a time limit: the machine is deleted with its remaining pods, and reports that.
 async fn a_time_limit(cp: &ControlPlane, capw: &Capw, last: &str) {
     wait_running(cp, "web", 2).await;
     cp.patch(BUDGET, "default/web", &json!({"spec": {"minAvailable": 2}})).await.expect("the budget");
@@ -103,7 +103,7 @@ async fn a_time_limit(cp: &ControlPlane, capw: &Capw, last: &str) {
     step("a time limit ended a drain that a budget would have held forever");
 }
 
-/// The requests, by the audit log: cordon, then evictions, none of a DaemonSet's pod; force for the hung one alone; the Node.
+/// Checks the requests in the audit log: cordon, then evictions without DaemonSet pods, force for the hung pod only, then the Node.
 fn what_was_asked(cp: &ControlPlane, mark: AuditMark, node: &str) {
     let mut asked = cp.audit_since(mark);
     asked.retain(|event| event.user == Capw::USER && event.is_write());
@@ -120,7 +120,7 @@ fn what_was_asked(cp: &ControlPlane, mark: AuditMark, node: &str) {
     assert!(refused.is_empty(), "CAPW was refused: {refused:#?}");
 }
 
-/// While its Node is there, a VM runs. The VM is looked at first: a Node that is seen afterwards was there at that time.
+/// Checks that the VM runs while its Node exists. It reads the VM first, because a Node that is read later existed at that time.
 async fn the_node_goes_first(cp: &ControlPlane, capw: &Capw, name: &str) {
     let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.name == name && vm.is_whole());
     let runs = vm.as_ref().is_some_and(|vm| vm.power == "On");
@@ -181,7 +181,7 @@ async fn wait_gone(cp: &ControlPlane, pod: &str) {
     cp.wait_gone(POD, &format!("default/{pod}"), LIMIT).await;
 }
 
-/// The part of a kubelet that the story needs: pods of its nodes run, and end when they are told to.
+/// Plays the part of a kubelet that the story needs: pods run, and end when they are deleted.
 async fn look_after_pods(cp: &ControlPlane) {
     for pod in cp.list(POD, Some("default")).await {
         let name = format!("default/{}", text(&pod, "/metadata/name"));
@@ -191,7 +191,7 @@ async fn look_after_pods(cp: &ControlPlane) {
         }
         if !text(&pod, "/metadata/deletionTimestamp").is_empty() {
             if !hangs {
-                // It may be gone by now.
+                // The pod may have been deleted already.
                 let _ = cp.api(POD, Some("default")).delete(text(&pod, "/metadata/name"), &DeleteParams::default().grace_period(0)).await;
             }
         } else if text(&pod, "/status/phase") != "Running" {

@@ -1,12 +1,11 @@
-//! What CAPW does outside itself, one effect after the other, as the audit log and the hypervisor's files show it. It must not
-//! know what an effect is good for.
+//! CAPW's external effects, in order, as the audit log and the hypervisor's files show them. This file must not know what an effect is good for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::workers::REMOTE_USER;
 use crate::world::{AuditEvent, AuditMark, Capw, ControlPlane, SimulatedVm, simulated_vms};
 
-/// The effects of one machine's life and of its cluster's, in about their order.
+/// The effects in the life of a machine and its cluster, roughly in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     HypervisorReported,
@@ -35,7 +34,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// All of them.
+    /// All effects.
     pub const ALL: [Self; 23] = [
         Self::HypervisorReported,
         Self::ClusterReported,
@@ -63,18 +62,18 @@ impl Effect {
     ];
 }
 
-/// Reads on where it stopped the last time.
+/// A reader that continues where it stopped the last time.
 #[derive(Debug, Default)]
 pub struct Effects {
     mark: AuditMark,
     vms: BTreeMap<String, SimulatedVm>,
-    /// Objects with our finalizer, and those whose provider ID is set too.
+    /// Objects with our finalizer, and the subset whose provider ID is set too.
     adopted: BTreeSet<String>,
     identified: BTreeSet<String>,
 }
 
 impl Effects {
-    /// What has happened since the last call, oldest first, with the object's name.
+    /// Returns the effects since the last call, oldest first, with the name of the object.
     pub fn next(&mut self, cp: &ControlPlane, capw: &Capw) -> Vec<(Effect, String)> {
         let events = cp.audit_next(&mut self.mark);
         let mut effects: Vec<(Effect, String)> =
@@ -84,7 +83,7 @@ impl Effects {
     }
 
     fn of(&mut self, event: &AuditEvent) -> Option<(Effect, String)> {
-        // Core uses the same kubeconfig, and says who it is.
+        // Core uses the same kubeconfig, with its own user agent.
         let remote = event.user == REMOTE_USER && !event.user_agent.contains("cluster-api");
         if event.user != Capw::USER && !remote {
             return None;
@@ -136,9 +135,9 @@ impl Effects {
     }
 }
 
-/// Whether the API server did what was asked, or may have: it answers 504 to a client that was killed meanwhile, and a write that
-/// happens once in a cluster's life is not repeated when it was done. Whether a machine is adopted or identified is told by the
-/// order of its writes, so only those that surely happened count there.
+/// Whether the API server executed the request, or may have: it answers 504 to a client that was killed, and a write that happens once in a cluster's
+/// life is not repeated after it succeeded. The order of its writes shows whether a machine is adopted or identified, so only writes that certainly
+/// happened count there.
 fn may_be_done(event: &AuditEvent) -> bool {
     event.code < 300 || event.code == 504 && !(event.resource.starts_with("windows") && event.subresource.is_empty())
 }

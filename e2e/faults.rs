@@ -1,8 +1,8 @@
-//! Story *faults*: a whole life of a MachineDeployment, a MachinePool and, in another workload cluster, a standalone pool while the ways to
-//! all API servers lose requests and replies, refuse, hang, and cut or silence watches; calls of the hypervisor fail, lose their reply or are
-//! never answered; `capw` is killed and paused, machines are deleted, VMs taken away.
-//! At no time two VMs for a machine, nor a VM of a living machine destroyed; it ends as asked soon after the last fault; and nothing
-//! is left when all of it was deleted.
+//! Story *faults*: the whole life of a MachineDeployment, a MachinePool and, in another workload cluster, a standalone pool. Meanwhile the
+//! connections to all API servers lose requests and replies, refuse, hang, and cut or silence watches. Calls of the hypervisor fail, lose their reply
+//! or never return. The story kills and pauses `capw`, deletes machines and removes VMs.
+//! A machine never has two VMs, and the VM of a living machine is never destroyed. The clusters reach their desired state soon after the last fault,
+//! and nothing is left after everything was deleted.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +19,9 @@ use crate::pools::{Pool, names};
 use crate::workers::{self, Workers, is_ready};
 use crate::world::{self, Capw, ControlPlane, FaultyWay, Kind, Options, Process, simulated_vms, step, text, wait_for};
 
-/// After the last fault.
+/// The limit after the last fault.
 const SETTLED: Duration = Duration::from_secs(60);
-/// Of a thousand requests, between these.
+/// The smallest and the largest number of failing requests in a thousand.
 const SHARE: [u32; 2] = [50, 350];
 const ALONE: &str = "alone";
 const DEPLOYMENT: usize = 0;
@@ -35,7 +35,7 @@ fn nothing_is_lost_whatever_fails() {
         let first = world::seed();
         let (cp, other) =
             tokio::join!(ControlPlane::start(Options::default().named("faults")), ControlPlane::start(Options::plain().named("faults-other")));
-        // Otherwise each seed draws its own.
+        // Without it, each seed draws its own share.
         let share = number("CAPW_SHARE").map(|share| share as u32);
         for seed in (first..).take(number("CAPW_SEEDS").unwrap_or(1) as usize) {
             step(format!("the faults of CAPW_SEED={seed}"));
@@ -46,22 +46,22 @@ fn nothing_is_lost_whatever_fails() {
 
 struct Story<'a> {
     cp: &'a ControlPlane,
-    /// The workload cluster of the standalone pool; that of the others is the management cluster.
+    /// The workload cluster of the standalone pool. The others join the management cluster.
     other: &'a ControlPlane,
-    /// One, or two of which one leads.
+    /// One process, or two with leader election.
     capw: Vec<Capw>,
     management: FaultyWay,
     workload: FaultyWay,
-    /// To the other workload cluster.
+    /// The connection to the other workload cluster.
     beyond: FaultyWay,
     pool: Pool,
-    /// Kubeconfig of the standalone pool.
+    /// The kubeconfig of the standalone pool.
     alone: String,
     share: u32,
     random: RefCell<StdRng>,
-    /// Machines asked for.
+    /// The desired number of machines.
     replicas: RefCell<[usize; 3]>,
-    /// VMs that the story removed by itself.
+    /// The VMs that the story itself removed.
     taken: RefCell<BTreeSet<String>>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Story<'a> {
         &self.pool.workers
     }
 
-    /// The guests and the story itself have direct ways.
+    /// The guests and the story itself connect directly.
     fn objects(&self) -> Vec<Value> {
         let endpoint = |of: &ControlPlane| {
             let port: u16 = of.server().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
@@ -153,7 +153,7 @@ impl<'a> Story<'a> {
             "spec": {
                 "cluster": {"kubeconfigSecretRef": {"name": ALONE}, "endpoint": endpoint(self.other)}, "replicas": self.replicas.borrow()[STANDALONE],
                 "version": self.workers().version, "template": {"machine": self.workers().machine, "bootstrap": self.workers().bootstrap},
-                // The VMs of all its machines may be taken away at the same time.
+                // The VMs of all its machines may disappear at the same time.
                 "health": {"maxUnhealthy": "100%"},
             },
         }));
@@ -164,13 +164,13 @@ impl<'a> Story<'a> {
         for way in [&self.management, &self.workload, &self.beyond] {
             way.set(share);
         }
-        // A call that is never answered holds its machine for half a minute.
+        // A call that never returns blocks its machine for half a minute.
         let calls = json!({"spec": {"simulated": {"failingCalls": share / 30}}});
         self.cp.patch(Kind::WINDOWS_HYPERVISOR, &self.workers().name(&self.workers().hypervisor), &calls).await.expect("the hypervisor");
         step(format!("{share} of 1000 requests and {} of its calls fail", share / 30 * 10));
     }
 
-    /// Up to so many seconds.
+    /// Sleeps for at most this many seconds.
     async fn pause(&self, most: f64) {
         let seconds = self.random.borrow_mut().random_range(0.2..most);
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
@@ -188,12 +188,12 @@ impl<'a> Story<'a> {
     fn restart(&self) {
         let capw = self.one();
         capw.kill();
-        // One that lost the lease has ended by itself.
+        // A process that lost the lease has already ended.
         self.capw.iter().for_each(|capw| capw.process().start());
         step(format!("{} was killed", capw.name()));
     }
 
-    /// Longer than a lease lasts, if there is another one that takes it.
+    /// Freezes longer than the lease lasts, if another process can take it.
     async fn freeze(&self) {
         let capw = self.one();
         capw.freeze();
@@ -249,13 +249,13 @@ impl<'a> Story<'a> {
         step(format!("Machine {machine} was deleted"));
     }
 
-    /// Only a standalone pool replaces its machine by itself; of another one, the Machine is deleted then.
+    /// Only a standalone pool replaces its machine automatically. For the other machines, the story then deletes the Machine.
     async fn take_vm_away(&self) {
         let vms: Vec<_> = simulated_vms(self.state()).into_iter().filter(|vm| vm.is_whole()).collect();
         let chosen = vms.choose(&mut *self.random.borrow_mut());
         let Some(vm) = chosen else { return };
         self.taken.borrow_mut().insert(vm.directory.clone());
-        // It may be on its way out by itself.
+        // CAPW may be removing the VM already.
         let _ = std::fs::remove_dir_all(self.state().join(&vm.datacenter).join(&vm.directory));
         step(format!("the VM of {} was taken away", vm.name));
         let machines = self.cp.list(Kind::MACHINE, Some(&self.workers().namespace)).await;
@@ -264,7 +264,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// As many machines, VMs and Ready Nodes as asked, and no token left that nobody needs.
+    /// Waits for the desired number of machines, VMs and Ready Nodes, without a token that nothing needs.
     async fn all_as_asked(&self) {
         let since = Instant::now();
         wait_for("everything is as asked", SETTLED, || async {
@@ -323,7 +323,7 @@ impl<'a> Story<'a> {
         step(format!("nothing left {:.1} s after the last fault", since.elapsed().as_secs_f32()));
     }
 
-    /// Looks the whole time and fails; it does not end.
+    /// Checks the VMs continuously and fails on a violation. Does not return.
     async fn watch_vms(&self) {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         loop {

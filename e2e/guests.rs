@@ -1,5 +1,5 @@
-//! Simulated guests against a real API server: what they read is the config drive, what they do is what kubeadm and the kubelet
-//! do. The operator is not here; its part (the token, the drive, the VM) is played by the story.
+//! Simulated guests against a real API server: they read the config drive, and act like kubeadm and the kubelet. The operator does not run; the story
+//! plays its part (the token, the drive, the VM).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{self, ControlPlane, Kind, Options, text, wait_for};
 
-/// One operator's drivers and guests.
+/// The drivers and guests of one operator.
 struct Operator {
     drivers: Arc<Drivers>,
     stop: CancellationToken,
@@ -75,7 +75,7 @@ impl Operator {
         self.drivers.connect(&object, &Default::default()).expect("a driver")
     }
 
-    /// The newest report, once it is as `found` says.
+    /// Returns the newest report once `found` accepts it.
     async fn report(&self, machine: &Machine, what: &str, found: impl Fn(&GuestReport) -> bool) -> GuestReport {
         let driver = self.driver();
         wait_for(what, Duration::from_secs(60), || async {
@@ -108,7 +108,7 @@ impl Machine {
     }
 }
 
-/// A machine whose drive says what `change` makes of the truth.
+/// A machine whose drive contains the correct facts as modified by `change`.
 fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut BootstrapFacts)) -> Machine {
     let ca_pem = std::fs::read_to_string(cp.directory().join("pki/ca.crt")).expect("the cluster's CA");
     let host_name = HostName::parse(name).expect("a host name");
@@ -156,13 +156,13 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
     Machine { key: MachineKey { vm, cluster: "default/one".to_owned(), name: name.to_owned() }, spec, seed }
 }
 
-/// A CA, but not that of the cluster.
+/// Replaces the cluster's CA with another CA.
 fn another_ca(facts: &mut BootstrapFacts) {
     facts.ca_pem = include_str!("../src/bootstrap/sample-ca.pem").to_owned();
     facts.ca_hash = ca_hash(&facts.ca_pem).expect("a CA");
 }
 
-/// A VM with nothing but a config drive becomes a Node, stays one over a restart of the operator, and stops when it is off.
+/// A VM that has only a config drive becomes a Node, stays a Node when the operator restarts, and stops when it is switched off.
 #[test]
 fn a_guest_joins_by_its_config_drive() {
     world::run(async {
@@ -193,7 +193,7 @@ fn a_guest_joins_by_its_config_drive() {
         })
         .await;
 
-        // Another operator takes over: the same certificate, no second request, the lease goes on.
+        // Another operator takes over: the same certificate, no second request, and the lease is still renewed.
         let renewed = async |after: String| {
             cp.wait_object(Kind::LEASE, "kube-node-lease/win-1", "a renewal", Duration::from_secs(40), |lease| {
                 let time = text(lease, "/spec/renewTime").to_owned();
@@ -206,7 +206,7 @@ fn a_guest_joins_by_its_config_drive() {
         let before = renewed(jiff::Timestamp::now().to_string()).await;
         assert_eq!(cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len(), 1);
 
-        // Deleted in the cluster, the Node is not made again by a kubelet that runs.
+        // A running kubelet does not recreate a Node that was deleted in the cluster.
         cp.delete(Kind::NODE, win.name()).await;
         cp.wait_gone(Kind::LEASE, "kube-node-lease/win-1", Duration::from_secs(60)).await;
         assert!(cp.get(Kind::NODE, win.name()).await.is_none(), "after {before}");
@@ -215,8 +215,8 @@ fn a_guest_joins_by_its_config_drive() {
     });
 }
 
-/// What keeps a guest from joining is on its console within seconds, and none of it gets into the cluster. As on Windows, the report
-/// waits until kubeadm has given up, which takes minutes where it goes on looking for its cluster.
+/// The console shows within seconds why a guest does not join, and such a guest leaves nothing in the cluster. As on Windows, the report waits until
+/// kubeadm gives up, which takes minutes while kubeadm searches for its cluster.
 #[test]
 fn a_guest_says_why_it_does_not_join() {
     world::run(async {

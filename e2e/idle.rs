@@ -1,5 +1,5 @@
-//! Story *idle*: nothing changes, so nothing is done. Ready machines cost no write at the API server, and no call of the hypervisor but
-//! its listings, which serve all of them. What a thousand machines cost is measured by `make bench`.
+//! Story *idle*: without changes, CAPW does nothing. Ready machines cause no write at the API server. At the hypervisor they cause only listings, and
+//! one listing covers all machines. `make bench` measures the cost of a thousand machines.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -8,27 +8,26 @@ use crate::workers::{Workers, by_capw};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Options, step, wait_for};
 
 const MACHINES: usize = 5;
-/// For the last change to be worked off.
+/// The limit until CAPW has processed the last change.
 const LIMIT: Duration = Duration::from_secs(300);
-/// After so long without a write it is: hypervisors are listed more often.
+/// CAPW counts as quiet after this time without a write. It lists hypervisors more often.
 const QUIET: Duration = Duration::from_secs(25);
-/// Listings during which nothing else is asked.
+/// The number of listings during which no other call happens.
 const LISTINGS: f64 = 3.0;
-/// The same in `make judge`, some two minutes: what is written once a minute is found too.
+/// The number of listings in `make judge`, about two minutes, which also finds a write that happens once a minute.
 const MANY_LISTINGS: f64 = 12.0;
 
 #[test]
 fn idle() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("idle")).await;
-        // Without leader election, as `Capw` starts it. With it the Lease is written every few seconds, whatever else happens,
-        // and that is the one write that an idle CAPW makes.
+        // `Capw` starts without leader election. With it, the Lease is written every few seconds, which is the only write of an idle CAPW.
         let capw = Capw::start(&cp, &[]).await;
         let mut workers = Workers { replicas: MACHINES, ..Workers::new("idle", &cp).await };
         workers.apply(&cp).await;
         workers.wait_settled(&cp, &cp, Duration::from_secs(120)).await;
         only_listings(&cp, &capw, MACHINES).await;
-        // One listing serves all of an endpoint: more machines cost no more calls.
+        // One listing covers an endpoint, so more machines cause no more calls.
         workers.replicas = 3 * MACHINES;
         cp.apply_objects(&[workers.machine_deployment()]).await;
         workers.wait_settled(&cp, &cp, Duration::from_secs(120)).await;
@@ -37,14 +36,14 @@ fn idle() {
     });
 }
 
-/// Waits until the hypervisor has been listed some times with no other call and no write.
+/// Waits until CAPW has listed the hypervisor several times without another call or a write.
 async fn only_listings(cp: &ControlPlane, capw: &Capw, machines: usize) {
     let enough = if world::is_judge() { MANY_LISTINGS } else { LISTINGS };
     wait_quiet(cp).await;
     let calls = || [&["call=\"list\""][..], &[]].map(|labels| capw.metric("capw_hypervisor_calls_total", labels));
     let look = || (calls(), cp.audit_mark());
     let from = RefCell::new(look());
-    // A guest's late word is a write, and begins the wait again.
+    // A late report of a guest is a write, and restarts the wait.
     let listings = wait_for("listings of the hypervisor, and nothing else", LIMIT, || async {
         let (([lists, all], mark), now) = (*from.borrow(), calls());
         let (lists, all) = (now[0] - lists, now[1] - all);
@@ -53,7 +52,7 @@ async fn only_listings(cp: &ControlPlane, capw: &Capw, machines: usize) {
             *from.borrow_mut() = look();
             return Err(format!("{lists} listings of {all} calls; {written:?}"));
         }
-        // If the hypervisor were never asked, a VM that is gone would go unnoticed.
+        // Without listings, CAPW would not notice a VM that disappeared.
         if lists >= enough { Ok(lists) } else { Err(format!("{lists} listings so far")) }
     })
     .await;
@@ -65,7 +64,7 @@ pub async fn wait_quiet(cp: &ControlPlane) {
     wait_quiet_of(cp, by_capw).await;
 }
 
-/// Waits until those whom `by` knows have written nothing for a while.
+/// Waits until the clients that `by` matches have written nothing for a while.
 pub async fn wait_quiet_of(cp: &ControlPlane, by: fn(&AuditEvent) -> bool) {
     let mark: Cell<AuditMark> = Cell::new(cp.audit_mark());
     let since = Cell::new(Instant::now());

@@ -1,5 +1,5 @@
-//! Story *image recipe*: the commands of docs/hypervisors/libvirt-image.md run as they stand. capw writes its files, xorriso takes one CD apart and
-//! makes another, virt-install makes the domain that it would start, virsh reads its commands. Only what needs KVM and a Windows is left out.
+//! Story *image recipe*: runs the commands of docs/hypervisors/libvirt-image.md as written. capw writes its files, xorriso unpacks one CD and builds
+//! another, virt-install prints the domain, and virsh parses its commands. Only the steps that need KVM and Windows are left out.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,20 +12,20 @@ use crate::world::{step, wine};
 
 const PAGE: &str = "docs/hypervisors/libvirt-image.md";
 const PROGRAMS: [&str; 4] = ["xorriso", "isoinfo", "virt-install", "virsh"];
-/// What Setup and the script read of the CD of virtio-win, as its releases have it.
+/// The files on the virtio-win CD that Setup and the script read, as in its releases.
 const VIRTIO_WIN: [&str; 4] =
     ["viostor/2k22/amd64/viostor.inf", "NetKVM/2k22/amd64/netkvm.inf", "guest-agent/qemu-ga-x86_64.msi", "virtio-win-gt-x64.msi"];
-/// A host of libvirt's test driver, after the recipe has made its volume.
+/// A host of libvirt's test driver, after the recipe has created its volume.
 const HOST: &str = "<node>
   <pool type='dir'><name>default</name><target><path>/default</path></target><volume type='file'><name>ws2022-2026-08.qcow2</name>
     <key>/default/ws2022-2026-08.qcow2</key><capacity unit='G'>40</capacity><allocation>0</allocation>
     <target><path>/default/ws2022-2026-08.qcow2</path><format type='qcow2'/></target></volume></pool>
   <network><name>default</name><bridge name='virbr0'/><forward/><ip address='192.168.122.1' netmask='255.255.255.0'/></network>
 </node>";
-/// How virsh begins when it does not understand what it is told.
+/// The start of virsh's messages when it does not understand a command.
 const NOT_UNDERSTOOD: [&str; 5] = ["doesn't support option", "unknown command", "option --", "unexpected data", "requires"];
 
-/// The commands of the page, but for Packer's, which no registry has.
+/// Returns the commands of the page, without Packer's, because no registry has Packer.
 fn commands() -> String {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE)).unwrap();
     let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -44,7 +44,7 @@ fn run(program: &Path, arguments: &[&str], directory: &Path) -> String {
     said
 }
 
-/// What a person has before the first step.
+/// Creates the files that a user has before the first step.
 fn prepare(directory: &Path) {
     for file in VIRTIO_WIN {
         let path = directory.join("virtio-win").join(file);
@@ -58,7 +58,7 @@ fn prepare(directory: &Path) {
     fs::write(directory.join("host.xml"), HOST).unwrap();
 }
 
-/// Programs that stand before the real ones: virt-install starts nothing, virsh looks for a host that knows no machine.
+/// Puts stand-ins before the real programs: virt-install starts nothing, and virsh uses a host without machines.
 fn stand_ins(directory: &Path) -> PathBuf {
     let folder = directory.join("bin");
     fs::create_dir(&folder).unwrap();
@@ -113,7 +113,7 @@ fn the_commands_of_the_page_are_taken_by_the_real_programs() {
     assert!(asked.contains("+ vol-upload") && wrong.is_empty(), "{wrong:?} in\n{asked}");
 }
 
-/// As Windows sees it: with Joliet's names.
+/// Checks the CD as Windows sees it, with Joliet names.
 fn judge_cd(directory: &Path) {
     let isoinfo = found("isoinfo").unwrap();
     let files = run(&isoinfo, &["-J", "-f", "-i", "install.iso"], directory);
@@ -129,7 +129,7 @@ fn judge_cd(directory: &Path) {
     for path in beside.into_iter().map(str::to_owned).chain(drivers).chain(of_virtio) {
         assert!(has(&path), "{path} is not on the CD:\n{files}");
     }
-    // capw, which is asked again, misses nothing.
+    // When capw runs again, it finds all its files.
     let said = run(Path::new(env!("CARGO_BIN_EXE_capw")), &["image", "autounattend", "--release", "2022", "-o", "files"], directory);
     assert!(said.contains("is there") && !said.contains("belongs on the CD too"), "{said}");
     step("the CD has everything at its place");

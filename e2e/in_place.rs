@@ -1,5 +1,5 @@
-//! Story *in place*: labels and taints of a pool's template change, and the Nodes show it. No VM, Machine or Node is made again; what
-//! the template does not name any more is gone, and what others have set is not touched.
+//! Story *in place*: labels and taints of a pool's template change, and the Nodes show it. No VM, Machine or Node is recreated. Labels and taints
+//! that the template no longer contains are removed, and those that others have set are not touched.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn labels_and_taints_change_without_another_vm() {
         cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "MachinesUpToDate", "True", LIMIT).await;
         step("the template was changed, and the nodes that were there show it");
 
-        // A node that comes later registers with the same.
+        // A later node registers with the same labels and taints.
         pool.scale(&cp, 3).await;
         pool.wait_settled(&cp).await;
         for node in cp.list(Kind::NODE, None).await {
@@ -73,7 +73,7 @@ fn taint(key: &str, value: &str) -> Value {
     json!({"key": key, "value": value, "effect": "NoSchedule"})
 }
 
-/// What must stay the same: VMs, and the objects of machines and Nodes.
+/// Returns the identities that must stay the same: of VMs, machine objects and Nodes.
 async fn identities(cp: &ControlPlane, capw: &Capw, pool: &Pool) -> Vec<String> {
     let mut all: Vec<String> = simulated_vms(capw.state()).into_iter().map(|vm| vm.directory).collect();
     for kind in [Kind::MACHINE, Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG] {
@@ -121,7 +121,7 @@ async fn machines_show_it(cp: &ControlPlane, pool: &Pool) {
     .await;
 }
 
-/// The same without Cluster API, with labels that a kubelet may not give itself.
+/// The story without Cluster API, with labels that a kubelet may not set on its own Node.
 #[test]
 fn labels_change_in_a_pool_that_stands_alone() {
     world::run(async {

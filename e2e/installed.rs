@@ -1,4 +1,4 @@
-//! Installing: one kustomization or three clusterctl providers, the rights that come with them, the samples, and the removal.
+//! Installation with one kustomization or three clusterctl providers, the rights that they contain, the samples, and the removal.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const OUR_KINDS: [Kind; 11] = [
     Kind::new("controlplane.cluster.x-k8s.io/v1alpha1", "externalcontrolplanetemplates"),
 ];
 
-/// What a WindowsNodePool makes and removes.
+/// The objects that a WindowsNodePool creates and deletes.
 const OF_POOLS: [(&str, Kind); 6] = [
     ("create", Kind::WINDOWS_MACHINE),
     ("delete", Kind::WINDOWS_MACHINE),
@@ -36,7 +36,7 @@ const OF_POOLS: [(&str, Kind); 6] = [
     ("patch", Kind::MACHINE),
 ];
 
-/// `kubectl apply -k config/default` alone: definitions, process, rights that suffice and no more, policies; the samples fit in.
+/// `kubectl apply -k config/default` installs definitions, a process with exactly the rights that it needs, and policies. Samples apply.
 #[test]
 fn one_kustomization_installs_everything() {
     world::run(async {
@@ -49,7 +49,7 @@ fn one_kustomization_installs_everything() {
             .await;
         }
         let explain = ["explain", "windowsmachine.spec", "--api-version", Kind::WINDOWS_MACHINE.api_version];
-        // Documentation follows a definition some seconds later.
+        // The documentation of a new definition is available some seconds later.
         let explained = wait_for("kubectl explain knows our kinds", Duration::from_secs(20), || cp.try_kubectl(&explain)).await;
         assert!(explained.contains("hypervisorRef"), "{explained}");
         the_process_is_confined(&cp).await;
@@ -76,7 +76,7 @@ async fn rights_are_the_least(cp: &ControlPlane) {
     let mut wrong = Vec::new();
     let all = ["get", "list", "watch", "create", "patch", "update", "delete"];
     for kind in OUR_KINDS {
-        // Cluster API core gets its rights to our kinds from the well-known groups alone.
+        // Cluster API core gets its rights to our kinds only from the well-known groups.
         for verb in all {
             if !cp.may(CORE_USER, verb, kind).await {
                 wrong.push(format!("core may not {verb} {}", kind.plural));
@@ -113,7 +113,7 @@ async fn rights_are_the_least(cp: &ControlPlane) {
 async fn samples_fit(cp: &ControlPlane) {
     let samples: Vec<String> = files(&checkout().join("config/samples"), "yaml").iter().map(|path| path.display().to_string()).collect();
     assert!(samples.len() > 10, "{samples:?}");
-    // That of a ClusterClass is applied where the class is; that without Cluster API has objects of the first one's names.
+    // The ClusterClass sample needs the namespace of its class. The sample without Cluster API reuses names of the first sample.
     for path in samples.iter().filter(|path| !["topology.yaml", "standalone.yaml"].iter().any(|other| path.ends_with(other))) {
         cp.kubectl(&["apply", "-f", path]).await;
     }
@@ -130,7 +130,7 @@ async fn templates_cannot_change(cp: &ControlPlane) {
     let bootstrap = (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "WindowsBootstrapConfigTemplate", json!({"windowsRelease": "2025"}));
     for (kind, name, change) in [machine, bootstrap] {
         let change = json!({"spec": {"template": {"spec": change}}});
-        // A policy is in force some moments after it is made.
+        // A policy takes effect some moments after its creation.
         let said = wait_for("the policy is in force", Duration::from_secs(20), || async {
             match cp.try_kubectl(&["patch", kind.plural, "windows", "--type=merge", "--dry-run=server", "-p", &change.to_string()]).await {
                 Err(said) => Ok(said),
@@ -153,7 +153,7 @@ async fn templates_cannot_change(cp: &ControlPlane) {
     }
 }
 
-/// The topology controller answers a change with a new template, not with a change of the old one.
+/// The topology controller reacts to a change with a new template and leaves the old one unchanged.
 async fn topology_makes_new_templates(cp: &ControlPlane) {
     wait_sizes(cp, &["4Gi"]).await;
     let variables = json!({"spec": {"topology": {"variables": [{"name": "memory", "value": "6Gi"}]}}});
@@ -163,7 +163,7 @@ async fn topology_makes_new_templates(cp: &ControlPlane) {
     assert_eq!(text(&reconciled, "/reason"), "ReconcileSucceeded");
 }
 
-/// Memory sizes of the templates that the topology controller made, smallest first.
+/// Waits for these memory sizes in the topology controller's templates, smallest first.
 async fn wait_sizes(cp: &ControlPlane, wanted: &[&str]) {
     wait_for(&format!("templates of the sizes {wanted:?}"), Duration::from_secs(60), || async {
         let templates = cp.list(Kind::WINDOWS_MACHINE_TEMPLATE, Some("classes")).await;
@@ -175,14 +175,14 @@ async fn wait_sizes(cp: &ControlPlane, wanted: &[&str]) {
     .await;
 }
 
-/// `clusterctl init`, `delete`, again `init`, and `generate cluster`, from a repository on this machine; the three processes, each with
-/// the rights of its own component, bring up the nodes together.
+/// `clusterctl init`, `delete`, `init` again, and `generate cluster`, from a repository on this machine. The three processes, each with the rights of
+/// its own component, bring up the nodes together.
 #[test]
 fn clusterctl_installs_removes_and_installs_again() {
     world::run(async {
         let cp = ControlPlane::start(Options::plain().named("providers")).await;
         let core = format!("cluster-api:{}", world::Tools::ensure().cluster_api_version);
-        // The bootstrap provider works under the infrastructure of others, where our kinds of infrastructure do not exist.
+        // The bootstrap provider also works with another infrastructure provider, where our infrastructure kinds do not exist.
         cp.clusterctl(&["init", "--core", &core, "--bootstrap", "windows", "--control-plane", "-"]).await;
         let alone = part(&cp, "bootstrap", "capw-bootstrap-system").await;
         alone.start_again().await;
@@ -208,22 +208,22 @@ fn clusterctl_installs_removes_and_installs_again() {
     });
 }
 
-/// One more `clusterctl init`. It tries cert-manager in a namespace that the one before may still be removing, and then waits forever.
+/// Runs `clusterctl init`. It tests cert-manager in a namespace that the previous run may still be deleting, and would then wait without end.
 async fn init(cp: &ControlPlane, providers: &[&str]) {
     cp.wait_gone(Kind::NAMESPACE, "cert-manager-test", Duration::from_secs(60)).await;
     cp.clusterctl(&[&["init"][..], providers].concat()).await;
 }
 
-/// The three components, with their namespaces.
+/// The three components and their namespaces.
 pub const PARTS: [(&str, &str); 3] =
     [("infrastructure", "capw-system"), ("bootstrap", "capw-bootstrap-system"), ("control-plane", "capw-control-plane-system")];
 
-/// The process of one component.
+/// Prepares the process of one component.
 async fn part(cp: &ControlPlane, part: &str, namespace: &str) -> Capw {
     Capw::prepare_in(cp, namespace, &[&format!("--controllers={part}"), "--image=registry.example.com/capw:v0"]).await
 }
 
-/// The three processes that clusterctl would have started, each with the rights of its own component.
+/// Starts the three processes that clusterctl would have started, each with the rights of its own component.
 pub async fn start_parts(cp: &ControlPlane) -> Vec<Capw> {
     let mut processes = Vec::new();
     for (name, namespace) in PARTS {
@@ -238,7 +238,7 @@ pub async fn start_parts(cp: &ControlPlane) -> Vec<Capw> {
 async fn nothing_stays_after_delete(cp: &ControlPlane) {
     for (part, _) in PARTS {
         cp.clusterctl(&["delete", "--include-crd", "--include-namespace", &format!("--{part}"), "windows"]).await;
-        // The next one lists every kind that the API server names, and gives up at one that is gone since.
+        // The next `clusterctl delete` lists every kind that the API server reports, and fails at a kind that was deleted since.
         let group = format!("--api-group={}.cluster.x-k8s.io", part.replace('-', ""));
         wait_for(&format!("the API server names no kind of {part}"), Duration::from_secs(60), || async {
             let named = cp.kubectl(&["api-resources", "--cached=false", "--no-headers", &group]).await;
@@ -275,7 +275,7 @@ async fn three_processes_make_nodes(cp: &ControlPlane) {
         "stringData": {"value": kubeconfig}});
     let hypervisor = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor",
         "metadata": {"name": "lab", "namespace": "default"}, "spec": {"simulated": {}}});
-    // One process brings the network, and another one makes no data before it knows of that.
+    // One process brings the network, and another process waits for that before it creates bootstrap data.
     cp.apply_recording("src/components/fixtures/flannel-vxlan-4096.yaml").await;
     cp.patch(Kind::WINDOWS_CLUSTER, "default/plain", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("the network can be brought");
     cp.apply(&format!("{secret}\n---\n{hypervisor}")).await;
@@ -305,7 +305,7 @@ async fn each_process_has_its_part(cp: &ControlPlane) {
     for (index, (part, namespace)) in PARTS.into_iter().enumerate() {
         let user = format!("system:serviceaccount:{namespace}:capw-controller-manager");
         for (other, kind) in own.into_iter().enumerate() {
-            // Each reports about its own kinds only.
+            // Each component reports only on its own kinds.
             if cp.may_in(&user, "patch", kind, Some("status")).await != (index == other) {
                 wrong.push(format!("{part}: patch the status of {}", kind.plural));
             }

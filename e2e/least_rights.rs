@@ -1,6 +1,6 @@
-//! Story *least rights*: the network of a cluster is brought to a Windows node and taken away, and Calico is told of Windows nodes, while the account
-//! of the kubeconfig lacks one right of `config/workload/network.yaml` after the other. A condition names what is missing, and it goes on once that is
-//! granted.
+//! Story *least rights*: CAPW brings the network of a cluster to a Windows node and removes it, and configures Calico for Windows nodes, while the
+//! kubeconfig's account lacks each right of `config/workload/network.yaml` in turn. A condition names the missing right, and CAPW continues once the
+//! right is granted.
 
 mod calico;
 mod flannel;
@@ -12,17 +12,17 @@ use crate::rights::role::Right;
 use crate::world::{ControlPlane, Kind, text};
 
 const ROLE: &str = "capw-remote-network";
-/// Other roles of the account, which may hold the same right.
+/// The account's other roles, which may hold the same right.
 const OTHERS: [&str; 2] = ["capw-remote-nodes", "capw-remote-cluster-api"];
 
-/// The account whose rights are taken away, and the WindowsCluster that uses it.
+/// The account that loses rights, and the WindowsCluster that uses it.
 struct Account<'a> {
     cp: &'a ControlPlane,
     /// NAMESPACE/NAME
     cluster: String,
-    /// What the account has by its role for the network.
+    /// The rights that the account has through its role for the network.
     rights: Vec<Right>,
-    /// What it has by others.
+    /// The rights that the account has through other roles.
     elsewhere: Vec<Right>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Account<'a> {
         Self { cp, cluster, rights: granted(cp, ROLE).await, elsewhere }
     }
 
-    /// Those rights in these API groups that nothing else grants.
+    /// Returns the rights in these API groups that no other role grants.
     fn of_groups(&self, is_tried: impl Fn(&str) -> bool) -> Vec<Right> {
         let is_its = |right: &&Right| is_tried(&right.group) && !self.elsewhere.iter().any(|other| other.has(right));
         self.rights.iter().filter(is_its).cloned().collect()
@@ -59,7 +59,7 @@ impl<'a> Account<'a> {
         self.cp.patch(Kind::WINDOWS_CLUSTER, &self.cluster, &change).await.expect("the WindowsCluster");
     }
 
-    /// Sooner than by itself: it tries again four times a minute.
+    /// Triggers a reconcile. Otherwise CAPW retries only four times a minute.
     async fn trigger(&self) {
         self.set(json!({"metadata": {"annotations": {"example.com/granted": Uuid::new_v4().to_string()}}})).await;
     }
@@ -71,12 +71,12 @@ impl<'a> Account<'a> {
 
 async fn granted(cp: &ControlPlane, role: &str) -> Vec<Right> {
     let mut role = cp.get(Kind::CLUSTER_ROLE, role).await.expect("a role of the account");
-    // Whether the API server answers is asked at an address, which is no resource.
+    // The health check of the API server uses a URL, which is no resource.
     role["rules"].as_array_mut().expect("rules").retain(|rule| rule["nonResourceURLs"].is_null());
     Right::all(&role)
 }
 
-/// What a condition says of the right that is missing.
+/// Returns the message of a condition that names the missing right.
 fn named(object: &Value, missing: Option<&Right>) -> Option<String> {
     let missing = missing?;
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -84,7 +84,7 @@ fn named(object: &Value, missing: Option<&Right>) -> Option<String> {
     said.find(|message| is_named(missing, message)).map(str::to_owned)
 }
 
-/// Whether these words of the API server say that a right is missing: for a request, or for a role that an account may not grant.
+/// Whether this message of the API server reports a missing right: for a request, or for a role that the account may not grant.
 fn is_named(Right { verb, resource, .. }: &Right, message: &str) -> bool {
     let is_granted = message.contains("not currently held") && message.contains(&format!("Resources:[\"{resource}\"]"));
     is_granted || message.contains(&format!("cannot {verb} resource \"{resource}\""))

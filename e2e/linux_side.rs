@@ -1,7 +1,7 @@
-//! Story *Linux side*: a cluster whose pod network is Flannel as its manifest makes it. A WindowsCluster names the network and says what Windows
-//! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing, until it is
-//! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
-//! to Windows nodes and RuntimeClasses for their pods, as it has said before, keeps what it brought as it is, and takes it away, also when the Cluster goes.
+//! Story *Linux side*: a cluster whose pod network is Flannel, installed from its manifest. A WindowsCluster names the network and reports the
+//! settings that Windows nodes cannot share, with a command for each. The commands and a restart of flanneld fix them. CAPW makes these changes only
+//! on request, once, and leaves alone settings that a tool manages or that were changed back. On request, it also brings the network and
+//! RuntimeClasses for Windows nodes, as it reported before, keeps them unchanged, and removes them, also when the Cluster is deleted.
 
 pub mod cost;
 pub mod gone;
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
-/// A cluster is looked at within seconds of a change; without one, every five minutes.
+/// CAPW checks a cluster within seconds of a change, and otherwise every five minutes.
 pub const LIMIT: Duration = Duration::from_secs(120);
-/// Objects of a cluster that kubeadm and Flannel's manifest made.
+/// The objects of a cluster that kubeadm and Flannel's manifest created.
 pub const RECORDING: &str = "src/components/fixtures/flannel-manifest.yaml";
 pub const COMPATIBLE: &str = "NetworkCompatible";
 pub const LINUX_SIDE: &str = "LinuxSideReady";
 pub const COMPONENTS: &str = "ComponentsReady";
-/// The namespace of what is brought to Windows nodes.
+/// The namespace of the objects for Windows nodes.
 pub const BROUGHT: &str = "capw-windows";
-/// The taint that keeps pods from a node until its network works.
+/// The taint that keeps pods off a node until its network works.
 pub const UNVERIFIED: &str = "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified";
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
 pub const PODS: Kind = Kind::new("v1", "pods");
@@ -123,7 +123,7 @@ fn the_linux_side_is_named_and_put_right() {
     });
 }
 
-/// What Windows nodes need comes when it is asked for, stays as it is, and goes.
+/// CAPW brings the components for Windows nodes on request, keeps them unchanged, and removes them.
 async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &str) {
     let foreign = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BROUGHT}});
     cp.apply_objects(&[foreign]).await;
@@ -135,7 +135,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     cp.patch(Kind::NAMESPACE, BROUGHT, &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "capw"}}})).await.expect("a label");
     report::it_is_as_it_was_said(cp, name).await;
 
-    // No Windows node is there yet.
+    // No Windows node exists yet.
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
     let parts = cp.get(Kind::WINDOWS_CLUSTER, name).await.expect("the WindowsCluster")["status"]["components"]["parts"].clone();
     assert_eq!(parts, json!([{"name": "flannel", "ready": 0, "desired": 0}, {"name": "kube-proxy", "ready": 0, "desired": 0}]));
@@ -150,7 +150,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     says(cp, name, COMPONENTS, "PartNotReady", &["flannel: 0 of 1 pods are ready", "kube-proxy: 0 of 1"]).await;
     let node = unverified_node(cp).await;
     verified(cp, name, "0/1").await;
-    // The kubelet's part.
+    // The story reports the pod's status in place of the kubelet.
     pod_is_ready(cp, BROUGHT, "flannel", &node).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["kube-proxy: 0 of 1"]).await;
     the_taint_stays_in_a_report(cp, name, &node).await;
@@ -183,7 +183,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     step("what was brought is gone");
 }
 
-/// Who leaves all writes to people is told of the taint, with the command.
+/// CAPW reports the taint with the command to a user who does all writes by hand.
 async fn the_taint_stays_in_a_report(cp: &ControlPlane, name: &str, node: &str) {
     let removed = format!("{UNVERIFIED}-");
     let command = ["taint", "nodes", node, &removed];
@@ -195,13 +195,13 @@ async fn the_taint_stays_in_a_report(cp: &ControlPlane, name: &str, node: &str) 
     step("a taint that nothing takes away is told with the command");
 }
 
-/// Whether a Node has the taint that keeps pods away until its network works.
+/// Whether a Node has the taint that keeps pods off it until its network works.
 pub fn is_unverified(node: &Value) -> bool {
     let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
     taints.any(|taint| taint["key"] == UNVERIFIED)
 }
 
-/// Waits for a Windows node that has the taint, and gives its name.
+/// Waits for a Windows node that has the taint, and returns its name.
 pub async fn unverified_node(cp: &ControlPlane) -> String {
     wait_for("a Windows node has the taint", LIMIT, || async {
         let nodes = cp.list(Kind::NODE, None).await;
@@ -218,7 +218,7 @@ pub async fn verified(cp: &ControlPlane, name: &str, expected: &str) {
     .await;
 }
 
-/// Waits until the pod of a part is bound to the node, and says as its kubelet that it is ready.
+/// Waits until a part's pod is bound to the node, and reports it as ready in place of the kubelet.
 pub async fn pod_is_ready(cp: &ControlPlane, namespace: &str, part: &str, node: &str) {
     wait_for(&format!("the pod of {part} is on {node}"), LIMIT, || async {
         let pods = cp.list(PODS, Some(namespace)).await;
@@ -230,7 +230,7 @@ pub async fn pod_is_ready(cp: &ControlPlane, namespace: &str, part: &str, node: 
     .await;
 }
 
-/// What flanneld writes on its node when it starts.
+/// Writes the annotation that flanneld writes on its node when it starts.
 pub async fn flanneld_uses(cp: &ControlPlane, vni: u32) {
     let data = format!("{{\"VNI\":{vni},\"VtepMAC\":\"46:7f:5c:1c:0b:01\"}}");
     for node in ["linux-1", "linux-2"] {
@@ -247,7 +247,7 @@ pub async fn it_is_changed(cp: &ControlPlane, name: &str) {
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPATIBLE, "True", LIMIT).await;
 }
 
-/// Waits until the controller of DaemonSets has made the pods again, and is the kubelet that says that they run.
+/// Waits until the DaemonSet controller has recreated the pods, and reports them as running in place of the kubelet.
 async fn pods_restart(cp: &ControlPlane) {
     wait_for("all pods of Flannel are new and run", LIMIT, || async {
         let set = cp.get(DAEMON_SETS, "kube-flannel/kube-flannel-ds").await.ok_or("no DaemonSet")?;
@@ -255,7 +255,7 @@ async fn pods_restart(cp: &ControlPlane) {
         let pods = cp.list(PODS, Some("kube-flannel")).await;
         for pod in pods.iter().filter(|pod| &pod["metadata"]["annotations"]["infrastructure.cluster.x-k8s.io/linux-side-settings"] == digest) {
             let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-            // It may be gone by now.
+            // The pod may have been deleted already.
             let _ = cp.patch_status(PODS, &format!("kube-flannel/{}", text(pod, "/metadata/name")), &running).await;
         }
         let status = &set["status"];
@@ -266,21 +266,20 @@ async fn pods_restart(cp: &ControlPlane) {
     .await;
 }
 
-/// What CAPW has written in the workload cluster.
+/// Returns CAPW's writes in the workload cluster.
 pub fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
     effects_since(cp, mark).iter().map(|event| format!("{} {}", event.verb, event.uri)).collect()
 }
 
-/// The requests for it.
+/// Returns the requests of CAPW that wrote in the workload cluster.
 fn effects_since(cp: &ControlPlane, mark: AuditMark) -> Vec<AuditEvent> {
-    // The reviews only ask which rights there are.
-    // A write that came between a read and a write of another is refused, and is made again.
+    // The access reviews only query rights. A write with a conflict is refused and repeated.
     let is_write =
         |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.code != 409 && event.resource != "selfsubjectaccessreviews";
     cp.audit_since(mark).into_iter().filter(is_write).collect()
 }
 
-/// The same, once there are so many: the API server notes a request after its answer.
+/// Waits for this many writes of CAPW, because the API server logs a request after its answer.
 pub async fn writes_since(cp: &ControlPlane, mark: AuditMark, count: usize) -> Vec<String> {
     wait_for(&format!("{count} writes are in the audit log"), LIMIT, || async {
         let written = written_since(cp, mark);
@@ -289,7 +288,7 @@ pub async fn writes_since(cp: &ControlPlane, mark: AuditMark, count: usize) -> V
     .await
 }
 
-/// Waits for a condition to be False for this reason, with these words.
+/// Waits until a condition is False for this reason, with these parts in its message.
 pub async fn says(cp: &ControlPlane, name: &str, type_: &str, reason: &str, parts: &[&str]) {
     wait_for(&format!("{name} says {reason} {parts:?}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
@@ -300,14 +299,14 @@ pub async fn says(cp: &ControlPlane, name: &str, type_: &str, reason: &str, part
     .await;
 }
 
-/// A command of a finding, as a shell would take it apart.
+/// Runs a command from a finding, split as a shell splits it.
 async fn run(cp: &ControlPlane, command: &str) {
     let words = shell_words(command);
     assert_eq!(words.first().map(String::as_str), Some("kubectl"), "{command}");
     cp.kubectl(&words.iter().skip(1).map(String::as_str).collect::<Vec<_>>()).await;
 }
 
-/// By a real shell.
+/// Splits a command with a real shell.
 fn shell_words(command: &str) -> Vec<String> {
     let script = format!("printf '%s\\0' {command}");
     let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("sh runs");

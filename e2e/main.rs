@@ -1,4 +1,4 @@
-//! The end-to-end stories: one file each, on the real parts that `world` starts.
+//! The end-to-end stories: one file each, run against the real parts that `world` starts.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! The process and its words with real API servers: one of two leads, a stop gives the lease back, a lost lease ends the process;
-//! writes name what was read; tokens and join rights are what Kubernetes accepts.
+//! The process and its log against real API servers: of two processes one leads, a stop releases the lease, and a lost lease ends the process. Writes
+//! name the object that was read. Kubernetes accepts CAPW's tokens and join rights.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn one_process_leads_and_hands_over() {
         let leader = holds(&cp, "first_").await;
         let second = Capw::prepare(&cp, &["--leader-elect=true", "--instance=second"]).await;
         second.start_again().await;
-        // Ready to take over, and idle: it has not even looked at an object.
+        // The second process is ready to take over, and idle: it has not even read an object.
         wait_for("the second says that it waits", Duration::from_secs(10), || async {
             second.log().contains("waiting for leadership").then_some(())
         })
@@ -37,11 +37,11 @@ fn one_process_leads_and_hands_over() {
         let code = first.stop().and_then(|status| status.code());
         assert_eq!(code, Some(0), "{}", first.log());
         assert!(first.log().contains("released the lease"), "{}", first.log());
-        // Much sooner than the lease would run out.
+        // This is much sooner than the lease expires.
         wait_for("the second leads", Duration::from_secs(6), || async { (second.metric("capw_leader", &[]) == 1.0).then_some(()) }).await;
         holds(&cp, "second_").await;
 
-        // Another holder takes the lease by force: the process must not work on.
+        // Another holder takes the lease by force, so the process must stop working.
         let stolen = json!({ "spec": { "holderIdentity": "thief", "leaseDurationSeconds": 3600 } });
         cp.patch(Kind::LEASE, LEASE, &stolen).await.unwrap();
         wait_for("the second ends", Duration::from_secs(15), || async { (!second.process().is_running()).then_some(()) }).await;
@@ -61,7 +61,7 @@ async fn holds(cp: &ControlPlane, start: &str) -> String {
     .await
 }
 
-/// The API server refuses every write that names a former object of the same name; nothing of the new one changes.
+/// The API server refuses every write that names a former object of the same name, and the new object stays unchanged.
 #[test]
 fn an_object_recreated_is_not_written_with_what_was_read_before() {
     world::run(async {
@@ -92,7 +92,7 @@ fn an_object_recreated_is_not_written_with_what_was_read_before() {
         }
         assert_eq!(cp.get(Kind::WINDOWS_HYPERVISOR, "default/lab").await.unwrap(), before);
 
-        // Of the object itself, a finalizer is added only to the version that was read.
+        // A finalizer is added only to the version of the object that was read.
         let read: WindowsHypervisor = cluster.get("default", "lab").await.unwrap().unwrap();
         cluster.apply_status(&read, "test", &status).await.unwrap();
         assert!(matches!(cluster.apply_status(&read, "test", &status).await, Err(ApiError::Conflict(_))));
@@ -116,17 +116,17 @@ fn tokens_and_join_rights_are_what_kubernetes_accepts() {
         let own = Owner { id: "default/c1/1".into(), description: "WindowsMachine default/win-1".into() };
         let until = jiff::Timestamp::now() + Duration::from_secs(600);
         let made = token::create(&workload, "abcdef", &"0123456789abcdef".into(), &own, until).await.unwrap();
-        // After a crash the second try finds the first one.
+        // After a crash, the second attempt finds the first token.
         let again = token::create(&workload, "abcdef", &"ffffffffffffffff".into(), &own, until).await.unwrap();
         assert_eq!((again.id, again.expires), (made.id.clone(), made.expires));
-        // Kubernetes authenticates it, into our group.
+        // Kubernetes authenticates the token and puts its user into our group.
         let user = who_am_i(&cp, "abcdef.0123456789abcdef").await;
         assert_eq!(text(&user, "/username"), "system:bootstrap:abcdef");
         let groups = user["groups"].as_array().unwrap();
         assert!(groups.contains(&json!("system:bootstrappers:capw")), "{groups:?}");
         assert!(!groups.iter().any(|g| g.as_str().is_some_and(|g| g.contains("kubeadm"))), "{groups:?}");
 
-        // Its rights: none, until they are made; then those of a joining node; a second look writes nothing.
+        // The token has no rights until CAPW creates them, then a joining node's rights. A second check writes nothing.
         let joining = Workload { client: client_with(&cp, "abcdef.0123456789abcdef").await, ..workload.clone() };
         let needs = [
             Right { verb: "create", group: "certificates.k8s.io", resource: "certificatesigningrequests", ..Right::default() },

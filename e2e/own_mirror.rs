@@ -1,6 +1,6 @@
-//! Story *own mirror*: a node without a way to the internet. Its kubelet comes from a mirror of the user, its images from a registry that
-//! wants a password and a certificate. Both are one server of ours, with an authority that only the bundle of the spec names; who asks
-//! are the real programs.
+//! Story *own mirror*: a node without a route to the internet. Its kubelet comes from a user's mirror, and its images come from a registry that
+//! requires a password and a certificate. One server of ours plays both, with a CA that only the spec's bundle contains. The clients are the real
+//! programs.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
@@ -31,16 +31,16 @@ const LIMIT: Duration = Duration::from_secs(300);
 const USER: &str = "reader";
 const PASSWORD: &str = "pass:word";
 
-/// One request as the server saw it.
+/// One request as the server received it.
 #[derive(Clone, Debug)]
 struct Asked {
     path: String,
     authorization: String,
-    /// Whether the client showed a certificate of our authority.
+    /// Whether the client presented a certificate of our CA.
     known: bool,
 }
 
-/// The authority, the server's identity and a client's, PEM.
+/// The CA, and the identities of the server and a client, in PEM.
 struct Authority {
     certificate: String,
     server: (String, String),
@@ -79,13 +79,13 @@ impl Authority {
     }
 }
 
-/// Serves files by path, and a registry that has nothing for those who may ask.
+/// Serves files by path, and a registry that is empty for authorized clients.
 async fn serve(listener: TcpListener, config: ServerConfig, files: Arc<Vec<(String, Vec<u8>)>>, asked: Arc<Mutex<Vec<Asked>>>) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, files, asked) = (acceptor.clone(), files.clone(), asked.clone());
         tokio::spawn(async move {
-            // Who does not trust us goes away here.
+            // A client that does not trust our CA disconnects here.
             let Ok(mut stream) = acceptor.accept(stream).await else { return };
             let known = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
             let mut head = Vec::new();
@@ -125,20 +125,20 @@ fn from_secret(key: &str) -> Value {
     json!({"secretKeyRef": {"name": "mirror", "key": key}})
 }
 
-/// An address of this host that guests reach. It is found without any request.
+/// Returns an address of this host that guests reach. It is found without sending a packet.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// Collects the arguments of every program that guests run, until the end.
+/// Collects the arguments of every program that guests run, until `end` is set.
 fn watch_arguments(state: PathBuf, end: Arc<AtomicBool>) -> std::thread::JoinHandle<BTreeSet<String>> {
     std::thread::spawn(move || {
         let mut seen = BTreeSet::new();
         while !end.load(Ordering::Relaxed) {
             for process in processes_of(&state) {
-                // One that has ended says nothing any more.
+                // A process that has ended has no arguments any more.
                 let arguments = std::fs::read(format!("{process}/cmdline")).unwrap_or_default();
                 seen.insert(String::from_utf8_lossy(&arguments).replace('\0', " "));
             }
@@ -159,7 +159,7 @@ fn a_node_from_an_own_mirror() {
         let authority = Authority::new(address);
         let listener = TcpListener::bind((address, 0)).await.expect("a port");
         let origin = format!("https://{}", listener.local_addr().expect("its address"));
-        // Another file than that of the image: Windows does not mind what comes after a program.
+        // A different file than in the image: Windows ignores data after the end of a program.
         let mut kubelet = std::fs::read(wine::programs().join(format!("kubelet-windows-{version}/kubelet.exe"))).expect("kubelet.exe");
         kubelet.extend(b"from the mirror");
         let digest = Sha256::digest(&kubelet).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -177,7 +177,7 @@ fn a_node_from_an_own_mirror() {
                 "network": {"caBundleFrom": {"configMapKeyRef": {"name": "authorities", "key": "ca.crt"}}},
                 "programs": {"baseURL": format!("{origin}/kubernetes"), "downloads": [{"name": "kubelet", "digest": format!("sha256:{digest}")}]},
                 "kubelet": {"imageCredentialProvider": {"directory": r"C:\k", "providers": [
-                    // Never asked: no image is of this registry. The kubelet looks for its program all the same.
+                    // The kubelet never runs it, because no image is in this registry, but it checks that the program exists.
                     {"name": "kubeadm", "matchImages": ["*.registry.example.com"]}]}},
                 "containerd": {"sandboxImage": "registry.example.com/pause:1", "registries": [{"host": "registry.example.com", "fallback": "None",
                     "mirrors": [{"url": origin, "caCertificates": authority.certificate,
@@ -221,7 +221,7 @@ fn a_node_from_an_own_mirror() {
         assert!(refused.contains("kubelet.exe") && refused.contains("digest"), "{refused}");
         step(format!("the other one is not: {refused}"));
 
-        // Whatever a pod is, its sandbox comes first.
+        // Every pod starts with its sandbox.
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any", "namespace": "default"}, "spec": {
             "nodeName": node, "hostNetwork": true, "tolerations": [{"operator": "Exists"}],
             "securityContext": {"windowsOptions": {"hostProcess": true, "runAsUserName": "NT AUTHORITY\\SYSTEM"}},
@@ -253,7 +253,7 @@ fn a_node_from_an_own_mirror() {
             std::fs::read_to_string(home.join("console.log")).expect("its console").lines().all(|line| !line.contains(" failed ")),
             "the plan failed"
         );
-        // What is told by files is not told by arguments as well, which everybody on a machine may read.
+        // Everyone on a machine may read arguments, so they must not contain the secrets that files pass on.
         end.store(true, Ordering::Relaxed);
         let arguments = watch.join().expect("the watch of arguments");
         assert!(arguments.iter().any(|line| line.contains("kubeadm.exe join")), "{arguments:#?}");

@@ -1,4 +1,4 @@
-//! The real parts themselves: a control plane comes up, does what stories need of it, and leaves nothing behind.
+//! The real parts themselves: a control plane starts, does what stories need, and leaves nothing behind.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::world::{self, AuditEvent, AuditMark, ControlPlane, Kind, Options, Process, wait_for};
 
-/// Core's defaulting and validating webhooks have the last word on a Cluster.
+/// Core's defaulting and validating webhooks process every Cluster.
 #[test]
 fn core_defaults_and_refuses() {
     world::run(async {
@@ -21,13 +21,13 @@ fn core_defaults_and_refuses() {
         cp.apply(DUMMY_DEFINITION).await;
         let mark = cp.audit_mark();
         cp.apply(&cluster("infrastructureRef: {apiGroup: dummy.test, kind: DummyCluster, name: one}")).await;
-        // Not written by us: core's controllers are at work too.
+        // We do not write this finalizer: it shows that core's controllers run too.
         let finalizer = json!("cluster.cluster.x-k8s.io");
         cp.wait_object(Kind::CLUSTER, "default/one", "core's finalizer", Duration::from_secs(20), |cluster| {
             cluster.pointer("/metadata/finalizers")?.as_array()?.contains(&finalizer).then_some(())
         })
         .await;
-        // The audit log tells who did what since the mark. A request is written down when it ends, which may be after others have seen what it did.
+        // The audit log shows every user's requests since the mark. A request is logged when it ends, maybe after others have seen its effect.
         let by_core = |e: &AuditEvent| e.user == "system:serviceaccount:capi-system:capi-manager" && e.is_write() && e.name == "one";
         let events = wait_for("core's write is in the audit log", Duration::from_secs(20), || async {
             let events = cp.audit_since(mark);
@@ -44,7 +44,7 @@ fn cluster(spec: &str) -> String {
     format!("{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: one, namespace: default}}, spec: {{{spec}}}}}")
 }
 
-/// Core refuses to go on with a Cluster whose parts are of no kind.
+/// Core stops at a Cluster whose parts have no known kind.
 const DUMMY_DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -57,7 +57,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 ";
 
-/// A node that knows a token, and nothing else, can find the cluster's CA and prove that it is the right one.
+/// A node that knows only a token can find the cluster's CA and verify it.
 #[test]
 fn bootstrap_tokens_sign_the_discovery_document() {
     world::run(async {
@@ -76,13 +76,13 @@ fn bootstrap_tokens_sign_the_discovery_document() {
         let signed = format!("{header}.{}", base64url(kubeconfig.as_bytes()));
         assert_eq!(signature, base64url(&hmac_sha256(secret.as_bytes(), signed.as_bytes())));
         assert!(kubeconfig.contains(&format!("server: {}", cp.server())), "{kubeconfig}");
-        // What every joining node reads must not name a place on this machine.
+        // Every joining node reads this configuration, so it must not name a path on this machine.
         let configuration = cp.kubectl(&["-n", "kube-system", "get", "configmap", "kubeadm-config", "kubelet-config", "-o", "yaml"]).await;
         assert!(!configuration.contains(&cp.directory().display().to_string()), "{configuration}");
     });
 }
 
-/// Two at once do not see each other; dropped, nothing of them is left.
+/// Two control planes at the same time do not see each other, and dropping them leaves nothing.
 #[test]
 fn two_at_once_and_nothing_left() {
     world::run(async {
@@ -94,7 +94,7 @@ fn two_at_once_and_nothing_left() {
         assert!(one.get(Kind::NAMESPACE, "only-here").await.is_some());
         assert!(two.get(Kind::NAMESPACE, "only-here").await.is_none());
 
-        // The API server can go and come back on its port, with what it knew.
+        // The API server can stop and start again on its port, with its data.
         one.api_server().kill();
         assert!(one.try_kubectl(&["get", "--raw", "/readyz"]).await.is_err());
         one.api_server().start();
@@ -111,13 +111,13 @@ fn two_at_once_and_nothing_left() {
     });
 }
 
-/// Names of the processes that work in a directory, sorted. Zombies work nowhere.
+/// Returns the names of the processes whose working directory is below a directory, sorted. Zombies have none.
 fn processes_in(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir("/proc")
         .expect("/proc")
         .filter_map(|entry| {
             let process = entry.ok()?.path();
-            // The place of one that has outlived its directory ends in " (deleted)".
+            // The link of a process that outlived its directory ends in " (deleted)".
             let place = std::fs::read_link(process.join("cwd")).ok()?;
             place.to_str()?.starts_with(directory.to_str()?).then_some(())?;
             let program = std::fs::read_link(process.join("exe")).ok()?;
@@ -130,7 +130,7 @@ fn processes_in(directory: &Path) -> Vec<String> {
 
 fn anonymous(cp: &ControlPlane) -> kube::Client {
     let mut config = kube::Config::new(cp.server().parse().expect("an address"));
-    // It would take the authority from the very document that is to be checked.
+    // Otherwise the client would need the CA from the document that is to be checked.
     config.accept_invalid_certs = true;
     kube::Client::try_from(config).expect("a client")
 }
@@ -151,7 +151,7 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> Vec<u8> {
     Sha256::digest([&pad(0x5c), inner.as_slice()].concat()).to_vec()
 }
 
-/// Says in the file `$CAPW_HELD` where its control plane is and never ends: the other half of the next story.
+/// Writes the directory of its control plane to the file `$CAPW_HELD` and never ends. `killed_nothing_is_left` runs and kills it.
 #[test]
 #[ignore = "runs only inside killed_nothing_is_left"]
 fn held_for_ever() {
@@ -163,7 +163,7 @@ fn held_for_ever() {
     });
 }
 
-/// A test program that is killed cannot clean up, and yet nothing is left.
+/// A killed test program cannot clean up, and yet nothing is left.
 #[test]
 fn killed_nothing_is_left() {
     let note = tempfile::NamedTempFile::new().expect("a file");

@@ -1,5 +1,5 @@
-//! Story *polkit*: libvirt's access control lets CAPW's user do everything but one thing. What is refused is told with the action that a rule
-//! has to grant, before a VM is made where a look shows it, and nothing is left behind.
+//! Story *polkit*: libvirt's access control lets CAPW's user do everything except one action. CAPW reports a refusal with the action that a rule must
+//! grant, before it creates a VM if a check can detect it, and leaves nothing behind.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use capw_libvirtd::polkit::USER;
 
 use crate::world::{hardware, step};
 
-/// What the looks before a VM is made need.
+/// The actions that the checks before the creation of a VM need.
 const TO_LOOK: [&str; 10] = [
     "connect.getattr",
     "connect.read",
@@ -22,11 +22,11 @@ const TO_LOOK: [&str; 10] = [
     "storage-vol.getattr",
     "storage-vol.read",
 ];
-/// What is needed to make one.
+/// The actions that creating a VM needs.
 const TO_MAKE: [&str; 5] = ["storage-vol.create", "storage-vol.data-write", "domain.write", "domain.save", "domain.start"];
-/// What is needed to remove one.
+/// The actions that removing a VM needs.
 const TO_REMOVE: [&str; 4] = ["domain.read", "domain.stop", "domain.delete", "storage-vol.delete"];
-/// What CAPW does not need.
+/// An action that CAPW does not need.
 const NOT_NEEDED: &str = "domain.migrate";
 
 #[test]
@@ -39,12 +39,12 @@ fn a_look_names_what_polkit_refuses() {
         daemon.refuse(action);
         host.capw(&["check"]).names(action);
     }
-    // What is not needed to make a VM is left out, and told.
+    // CAPW skips a check that creating a VM does not need, and reports that.
     daemon.refuse("storage-vol.data-read");
     let said = host.capw(&["check"]);
     assert!(said.is_good && said.text.contains("not looked at"), "{}", said.text);
     assert!(said.text.contains("org.libvirt.api.storage-vol.data-read"), "{}", said.text);
-    // An image is found with its ending too.
+    // CAPW also finds an image by its name with the extension.
     let images = daemon.pools().join(hardware::POOL);
     fs::rename(images.join(hardware::IMAGE), images.join(format!("{}.qcow2", hardware::IMAGE))).unwrap();
     daemon.virsh(["pool-refresh", hardware::POOL]);
@@ -68,7 +68,7 @@ fn what_polkit_refuses_is_named_and_nothing_is_lost() {
         said.names(action);
         let remove = ["prove", "--remove", said.run()];
         if action == "domain.stop" {
-            // Volumes that a list leaves out are not taken for gone.
+            // A volume that is missing from a list does not count as deleted.
             daemon.refuse("storage-vol.getattr");
             host.capw(&[&remove[..], &AT_ONCE].concat()).names("storage-vol.getattr");
             assert_eq!(hardware::volumes(&daemon).len(), 3);
@@ -80,7 +80,7 @@ fn what_polkit_refuses_is_named_and_nothing_is_lost() {
     }
 }
 
-/// A VM that was given up while it was made has volumes and no domain: nothing but a look at them says that it is there.
+/// A VM whose creation was abandoned has volumes and no domain. Only its volumes show that it exists.
 #[test]
 fn a_half_made_vm_that_polkit_hides_is_not_taken_for_gone() {
     let Some(daemon) = daemon() else { return };
@@ -99,7 +99,7 @@ fn a_half_made_vm_that_polkit_hides_is_not_taken_for_gone() {
     assert!(removed.is_good && host.is_empty(), "{}", removed.text);
 }
 
-/// A daemon with the rule of the page about libvirt.
+/// Starts a daemon with the polkit rule from the libvirt page.
 fn daemon() -> Option<Daemon> {
     const PAGE: &str = include_str!("../docs/hypervisors/libvirt.md");
     let daemon = Daemon::start_system_with_polkit()?;
@@ -109,29 +109,29 @@ fn daemon() -> Option<Daemon> {
     Some(daemon)
 }
 
-/// What is refused is tried again for so long, and no rule grants it meanwhile. What has to succeed gets the ordinary time.
+/// CAPW retries a refused action for this time, in which no rule grants it. Commands that must succeed get the default time.
 const AT_ONCE: [&str; 2] = ["--timeout", "5s"];
 const PROVE: [&str; 5] = ["prove", "--image", hardware::IMAGE, AT_ONCE[0], AT_ONCE[1]];
 
-/// What `capw hypervisor` says.
+/// The result of `capw hypervisor`.
 struct Said {
     is_good: bool,
     text: String,
 }
 
 impl Said {
-    /// It is not well, and the action that has to be granted is named.
+    /// Checks that the command failed and names the action that a rule must grant.
     fn names(&self, action: &str) {
         assert!(!self.is_good && self.text.contains(&format!("org.libvirt.api.{action}")), "without {action}:\n{}", self.text);
     }
 
-    /// The name of the run of `prove`.
+    /// Returns the name of a `prove` run.
     fn run(&self) -> &str {
         self.text.lines().find_map(|line| line.strip_prefix("run ")?.split(':').next()).unwrap_or_else(|| panic!("no run in\n{}", self.text))
     }
 }
 
-/// A place where CAPW's user finds the program and its file.
+/// A directory where CAPW's user finds the program and its file.
 struct Host<'a> {
     daemon: &'a Daemon,
     program: PathBuf,

@@ -1,5 +1,5 @@
-//! The rules of the contract for machine pools (`docs/design/cluster-api.md#machine-pools`) that a pool does not show while it just grows and shrinks:
-//! what it says when it is paused, when its template is missing, while a machine is held back, while no controller makes Machines.
+//! The rules of the contract for machine pools (`docs/design/cluster-api.md#machine-pools`) that plain growing and shrinking does not show: a pool
+//! that is paused, that has no template, whose machine is held back, or for which no controller creates Machines.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::workers::{self, by_capw};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Keeps Cluster API from going on with the removal of a Machine.
+/// The hook that keeps Cluster API from continuing the removal of a Machine.
 const HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/story";
 const DELETE: &str = "cluster.x-k8s.io/delete-machine";
 const MANAGED_BY: &str = "cluster.x-k8s.io/replicas-managed-by";
@@ -38,8 +38,8 @@ fn the_rules_of_machine_pools() {
     });
 }
 
-/// Core gives a Machine the labels of the MachinePool's template, our WindowsMachine, no Secret, and itself as the owner; what is for
-/// the Node comes there.
+/// Core gives a Machine the labels of the MachinePool's template, our WindowsMachine, no Secret, and the MachinePool as owner. The labels for the
+/// Node reach the Node.
 async fn rule_4_3_machines_are_of_the_template(cp: &ControlPlane, machines: &[Value]) {
     for machine in machines {
         let name = text(machine, "/metadata/name");
@@ -57,7 +57,7 @@ async fn rule_4_3_machines_are_of_the_template(cp: &ControlPlane, machines: &[Va
     }
 }
 
-/// What Cluster API itself says of the MachinePool and its Machines, in its new and in its old words.
+/// Checks the conditions that Cluster API itself sets on the MachinePool and its Machines, in the current and the deprecated form.
 async fn cores_own_conditions_are_true(cp: &ControlPlane, pool: &Pool) {
     wait_for("every condition of core is as it should be", LIMIT, || async {
         let mut objects = cp.list(Kind::MACHINE, Some("rules")).await;
@@ -66,7 +66,7 @@ async fn cores_own_conditions_are_true(cp: &ControlPlane, pool: &Pool) {
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
     })
     .await;
-    // The kind and its list are there for core to find.
+    // Core finds the kind and its list.
     let object = cp.get(Kind::WINDOWS_NODE_POOL, &pool.name()).await.expect("the WindowsNodePool");
     assert_eq!(text(&object, "/status/infrastructureMachineKind"), "WindowsMachine");
     let definition = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "windowsmachines.infrastructure.cluster.x-k8s.io").await.expect("the definition");
@@ -74,7 +74,7 @@ async fn cores_own_conditions_are_true(cp: &ControlPlane, pool: &Pool) {
     assert_eq!(condition(&object, "Paused").map(|paused| &paused["status"]), Some(&json!("False")), "{:#}", object["status"]);
 }
 
-/// The conditions that an object should not have.
+/// Returns the conditions with an unexpected status.
 fn wrong_conditions(object: &Value) -> Vec<String> {
     const BAD: [&str; 7] = ["Deleting", "Paused", "Updating", "Remediating", "RollingOut", "ScalingUp", "ScalingDown"];
     let of = |pointer| object.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -86,7 +86,7 @@ fn wrong_conditions(object: &Value) -> Vec<String> {
     all.iter().map(|condition| format!("{}: {condition}", text(object, "/metadata/name"))).collect()
 }
 
-/// A pool that cannot go on says so in its conditions; both marks stay, and core goes on following it.
+/// A pool that cannot continue reports that in its conditions. Both readiness marks stay set, and core keeps following the pool.
 async fn rule_4_2_ready_is_never_taken_back(cp: &ControlPlane, pool: &Pool, machines: &[Value]) {
     let missing = json!({"spec": {"template": {"machine": null, "machineTemplateRef": {"name": "nowhere"}}}});
     cp.patch(Kind::WINDOWS_NODE_POOL, &pool.name(), &missing).await.expect("a template that is missing");
@@ -102,8 +102,8 @@ async fn rule_4_2_ready_is_never_taken_back(cp: &ControlPlane, pool: &Pool, mach
     step("a missing template takes nothing back");
 }
 
-/// `status.replicas` is what is there, not what is asked for; core says in its phase that they differ, in another word when the
-/// infrastructure has the say.
+/// `status.replicas` is the observed number, not the desired one. Core's phase shows the difference, with another name when the infrastructure
+/// controls the number.
 async fn rule_4_1_what_is_observed_and_paused(cp: &ControlPlane, pool: &mut Pool) {
     cp.patch(Kind::WINDOWS_NODE_POOL, &pool.name(), &json!({"spec": {"paused": true}})).await.expect("a pause");
     cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "Paused", "True", LIMIT).await;
@@ -126,7 +126,7 @@ async fn rule_4_1_what_is_observed_and_paused(cp: &ControlPlane, pool: &mut Pool
     step("paused, and 2 of 3 observed; then 3");
 }
 
-/// The ID of a machine whose removal is held back stays listed, or core would delete its Node before it is drained.
+/// The ID of a machine whose removal is held back stays listed. Otherwise core would delete its Node before it is drained.
 async fn rule_4_1_a_machine_that_is_held_back_keeps_its_id(cp: &ControlPlane, pool: &mut Pool) {
     let machines = pool.wait_settled(cp).await;
     let (victim, id) = (text(&machines[0], "/metadata/name"), machines[0]["spec"]["providerID"].clone());
@@ -148,9 +148,9 @@ async fn rule_4_1_a_machine_that_is_held_back_keeps_its_id(cp: &ControlPlane, po
     step("a machine that is held back keeps its ID and its Node");
 }
 
-/// What core has made no Machine for is not removed: it waits for the Machine, and then that is deleted.
+/// A WindowsMachine without a Machine is not removed: the pool waits until core creates the Machine, and then deletes that.
 async fn rule_4_3_without_a_machine_it_waits(cp: &ControlPlane, capw: &Capw, pool: &mut Pool) {
-    // The infrastructure has the say: MachinePools cannot be changed while core does not answer.
+    // The infrastructure controls the number, because MachinePools cannot be changed while core does not answer.
     cp.patch(Kind::WINDOWS_NODE_POOL, &pool.name(), &json!({"spec": {"replicas": 2}})).await.expect("a number");
     cp.patch(Kind::MACHINE_POOL, &pool.name(), &json!({"metadata": {"annotations": {MANAGED_BY: "us"}}})).await.expect("an annotation");
     let before = names(&pool.wait_settled(cp).await);
@@ -167,7 +167,7 @@ async fn rule_4_3_without_a_machine_it_waits(cp: &ControlPlane, capw: &Capw, poo
     })
     .await;
     scale(2).await;
-    // A pass ends with telling the MachinePool the number, which fails now: two that fail are one that has seen the new number.
+    // A reconcile ends with a write to the MachinePool, which fails now. After two failures, at least one reconcile saw the new number.
     let passes = |outcome: &str| capw.metric("capw_reconciles_total", &["controller=\"windowsnodepool\"", outcome]);
     let failed = || passes("") - passes("outcome=\"done\"") - passes("outcome=\"requeue\"");
     assert!(passes("outcome=\"requeue\"") > 0.0, "no pass is counted; is capw_reconciles_total still the metric's name?");
@@ -182,7 +182,7 @@ async fn rule_4_3_without_a_machine_it_waits(cp: &ControlPlane, capw: &Capw, poo
     assert!(found.len() == 4 && leaving.is_empty(), "removed without a Machine: {leaving:#?}");
     core.thaw();
     pool.workers.replicas = 2;
-    // Core does not know of the two yet, and all that it knows is settled.
+    // Core does not know the two new machines yet, and all machines that it knows are settled.
     wait_for("the two more are removed", LIMIT, || async {
         let found = names(&pool.windows_machines(cp).await);
         if found == before { Ok(()) } else { Err(format!("{found:?}")) }
@@ -200,7 +200,7 @@ async fn rule_4_3_without_a_machine_it_waits(cp: &ControlPlane, capw: &Capw, poo
     step("without a Machine nothing is removed");
 }
 
-/// Core finds the machines of a MachinePool whose name is too long for a label by a hash that both compute.
+/// Core finds the machines of a MachinePool whose name is too long for a label by a hash that both sides compute.
 async fn rule_4_3_a_long_name(cp: &ControlPlane, pool: &Pool) {
     let long = "windows-".repeat(9) + "pool";
     let mut objects = pool.objects();
@@ -223,7 +223,7 @@ async fn rule_4_3_a_long_name(cp: &ControlPlane, pool: &Pool) {
     step("a pool with a long name has its machine");
 }
 
-/// A MachinePool that goes: its Machines first, each drained; what is held back keeps the pool; nothing is left in the end.
+/// When a MachinePool is deleted, its Machines are drained and deleted first. A Machine that is held back keeps the pool. At the end nothing is left.
 async fn rule_4_3_machines_first_then_the_pool(cp: &ControlPlane, capw: &Capw, pool: &Pool) {
     let machines = pool.wait_settled(cp).await;
     let held = text(&machines[0], "/metadata/name");

@@ -1,5 +1,5 @@
-//! Story *pool*: a MachinePool with a WindowsNodePool: nodes come, grow, shrink, are replaced and go, judged by Cluster API's own
-//! words. The contract is `docs/design/cluster-api.md#machine-pools`.
+//! Story *pool*: a MachinePool with a WindowsNodePool: nodes are created, scaled up and down, replaced and deleted, as Cluster API's own conditions
+//! report. The contract is `docs/design/cluster-api.md#machine-pools`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::cost_of_a_machine;
 use crate::workers::{self, Workers, is_ready};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, simulated_vms, step, text};
 
-/// For one wait. Nothing takes nearly as long on an idle machine.
+/// The limit for one wait. No wait takes nearly as long on an idle machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const DELETE: &str = "cluster.x-k8s.io/delete-machine";
 
-/// A MachinePool, its WindowsNodePool and its WindowsBootstrapConfig, all of the name `pool`, in the cluster of `workers`.
+/// A MachinePool, its WindowsNodePool and its WindowsBootstrapConfig, all named `pool`, in the cluster of `workers`.
 pub struct Pool {
     pub workers: Workers,
-    /// More of the WindowsNodePool's spec.
+    /// Additional fields of the WindowsNodePool's spec.
     pub spec: Value,
-    /// Labels of the MachinePool's template.
+    /// The labels of the MachinePool's template.
     pub labels: Value,
 }
 
@@ -58,7 +58,7 @@ impl Pool {
         json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "metadata": self.own(), "spec": self.workers.bootstrap})
     }
 
-    /// The three objects of the pool: configuration, WindowsNodePool, MachinePool.
+    /// Returns the three objects of the pool: configuration, WindowsNodePool, MachinePool.
     pub fn objects(&self) -> [Value; 3] {
         [self.config(), self.node_pool(), self.machine_pool()]
     }
@@ -74,7 +74,7 @@ impl Pool {
         self.workers.name("pool")
     }
 
-    /// Waits until there are exactly as many Machines as asked for, Running with Ready Nodes, and core says so of the MachinePool.
+    /// Waits until exactly the desired number of Machines are Running with Ready Nodes, and core reports that on the MachinePool.
     pub async fn wait_settled(&self, cp: &ControlPlane) -> Vec<Value> {
         let machines = self.workers.wait_settled(cp, cp, LIMIT).await;
         cp.wait_object(Kind::MACHINE_POOL, &self.name(), "phase Running with every Node", LIMIT, |pool| {
@@ -87,7 +87,7 @@ impl Pool {
         machines
     }
 
-    /// As a user scales it.
+    /// Scales the pool as a user does.
     pub async fn scale(&mut self, cp: &ControlPlane, replicas: usize) {
         self.workers.replicas = replicas;
         let replicas = format!("--replicas={replicas}");
@@ -147,7 +147,7 @@ fn a_machine_pool_of_cluster_api() {
     });
 }
 
-/// Gives the MachinePool a second WindowsHypervisor as a failure domain. None of the machines that are there moves.
+/// Gives the MachinePool a second WindowsHypervisor as a failure domain. No existing machine moves.
 async fn spread(cp: &ControlPlane, pool: &Pool) {
     let west = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor", "metadata": {"name": "west", "namespace": "pool"},
         "spec": {"simulated": {}}});
@@ -157,7 +157,7 @@ async fn spread(cp: &ControlPlane, pool: &Pool) {
     cp.patch(Kind::MACHINE_POOL, &pool.name(), &json!({"spec": {"failureDomains": ["lab", "west"]}})).await.expect("failure domains");
 }
 
-/// `spec.providerIDList` is sorted and current, `status.replicas` is what is there, and core took both.
+/// `spec.providerIDList` is sorted and current, `status.replicas` is the observed number, and core copied both.
 async fn rule_4_1_the_fields(cp: &ControlPlane, pool: &Pool) {
     let object = cp.get(Kind::WINDOWS_NODE_POOL, &pool.name()).await.expect("the WindowsNodePool");
     let mut ids: Vec<Value> = cp.list(Kind::NODE, None).await.iter().map(|node| node["spec"]["providerID"].clone()).collect();
@@ -174,7 +174,7 @@ async fn rule_4_1_the_fields(cp: &ControlPlane, pool: &Pool) {
     assert_eq!(selected.lines().count(), 3, "the selector of the scale subresource: {selected}");
 }
 
-/// Both marks of readiness are written, and no failure is ever (core's MachinePool controller would panic on it).
+/// Both readiness marks are written, and a failure never is (core's MachinePool controller would panic on it).
 async fn rule_4_2_the_two_traps(cp: &ControlPlane, pool: &Pool) {
     let object = cp.get(Kind::WINDOWS_NODE_POOL, &pool.name()).await.expect("the WindowsNodePool");
     assert_eq!((&object["status"]["ready"], object.pointer("/status/initialization/provisioned")), (&json!(true), Some(&json!(true))));
@@ -183,12 +183,12 @@ async fn rule_4_2_the_two_traps(cp: &ControlPlane, pool: &Pool) {
         let field = definition.pointer(&format!("/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/{never}"));
         assert!(field.is_none(), "{never} can be written");
     }
-    // It stays true while the pool is unready.
+    // This stays true while the pool is not ready.
     let log = cp.core().log();
     assert!(!log.contains("Observed a panic"), "core panicked");
 }
 
-/// A Machine for each WindowsMachine, of the same name, in `kubectl get machines`.
+/// A Machine of the same name exists for each WindowsMachine, and `kubectl get machines` shows it.
 async fn rule_4_3_a_machine_each(cp: &ControlPlane, pool: &Pool, machines: &[Value]) {
     let own = pool.windows_machines(cp).await;
     assert_eq!(names(&own), names(machines));
@@ -207,9 +207,9 @@ async fn rule_4_3_a_machine_each(cp: &ControlPlane, pool: &Pool, machines: &[Val
     assert!(cp.list(Kind::NODE, None).await.iter().all(is_ready));
 }
 
-/// The annotation decides, and the WindowsMachine goes by its Machine.
+/// The annotation selects the machine, and the deletion of its Machine deletes the WindowsMachine.
 async fn rule_4_3_the_annotated_one_goes_first(cp: &ControlPlane, pool: &mut Pool, machines: &[Value]) {
-    // Not the one that the policy would name, which is the newest.
+    // Choose another machine than the policy would, which takes the newest.
     let mut sorted = machines.to_vec();
     sorted.sort_by_key(|machine| text(machine, "/metadata/creationTimestamp").to_owned());
     let victim = text(&sorted[0], "/metadata/name").to_owned();
@@ -229,7 +229,7 @@ async fn rule_4_3_the_annotated_one_goes_first(cp: &ControlPlane, pool: &mut Poo
     step("5 -> 4: the annotated one");
 }
 
-/// What a MachineHealthCheck finds unhealthy is replaced.
+/// The pool replaces a machine that a MachineHealthCheck finds unhealthy.
 async fn rule_4_3_a_health_check_replaces(cp: &ControlPlane, capw: &Capw, pool: &Pool) {
     let health_check = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"name": "pool", "namespace": "pool"},
@@ -250,7 +250,7 @@ async fn rule_4_3_a_health_check_replaces(cp: &ControlPlane, capw: &Capw, pool: 
     step("a MachineHealthCheck had a machine replaced");
 }
 
-/// A VM that was taken away: its Machine is deleted, and another one is made.
+/// When a VM disappears, its Machine is deleted and another one is created.
 async fn rule_4_3_a_lost_instance_is_replaced(cp: &ControlPlane, capw: &Capw, pool: &Pool) {
     let before = pool.wait_settled(cp).await;
     let victim = text(&before[0], "/metadata/name").to_owned();
@@ -270,7 +270,7 @@ async fn replaced(cp: &ControlPlane, capw: &Capw, pool: &Pool, before: &[Value],
     assert_eq!(vms, after);
 }
 
-/// With the annotation, the pool's own number counts, and the MachinePool is told of it.
+/// With the annotation, the pool's own number counts, and CAPW writes it to the MachinePool.
 async fn rule_4_4_replicas_of_the_infrastructure(cp: &ControlPlane, pool: &mut Pool) {
     let annotation = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/replicas-managed-by": value}}});
     cp.patch(Kind::WINDOWS_NODE_POOL, &pool.name(), &json!({"spec": {"replicas": 4}})).await.expect("a number");

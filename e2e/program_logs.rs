@@ -1,11 +1,11 @@
-//! What the Windows programs of Kubernetes say when something is wrong. All of it is a fault of what they were given, but for the
-//! few lines below.
+//! The log lines of the Windows programs of Kubernetes that indicate a problem. Each is a fault of their configuration, except for the known lines
+//! below.
 
 use std::sync::LazyLock;
 
 use regex::RegexSet;
 
-/// Words that are a fault in a line of any level.
+/// Texts that mark a fault in a line of any level.
 const FAULTS: [&str; 6] = [
     "Using lenient decoding as strict decoding failed",
     "unknown flag",
@@ -15,7 +15,7 @@ const FAULTS: [&str; 6] = [
     "unknown field",
 ];
 
-/// Warnings and errors that no configuration of ours keeps away: a pattern, and why.
+/// Warnings and errors that no configuration of ours avoids: a pattern, and the reason.
 const KNOWN: [(&str, &str); 20] = [
     (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
     (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),
@@ -45,7 +45,7 @@ const KNOWN: [(&str, &str); 20] = [
     (r"nodePortAddresses is unset; NodePort connections", "kube-proxy does not read the field on Windows: node ports are served on all addresses"),
 ];
 
-/// Fails when a program said that something of its configuration is wrong.
+/// Fails if a program logged a fault of its configuration.
 pub fn faultless(log: &str) {
     let faults = faults(log);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -57,7 +57,7 @@ fn faults(log: &str) -> Vec<&str> {
     log.lines().filter(wrong).collect()
 }
 
-/// Whether a line is a warning, an error or the last word of a program: in the form of klog, a letter, month and day, or in kubeadm's.
+/// Whether a line is a warning, an error or a fatal message, in klog's form (a letter, month and day) or in kubeadm's.
 fn is_loud(line: &str) -> bool {
     if ["[WARNING ", "[ERROR "].iter().any(|mark| line.trim_start().starts_with(mark)) {
         return true;

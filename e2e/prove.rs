@@ -1,4 +1,4 @@
-//! Story *prove*: `capw hypervisor prove`, as a process of its own, makes VMs on a real libvirt daemon until Ctrl-C. It removes them and says so.
+//! Story *prove*: `capw hypervisor prove`, as a process, creates VMs on a real libvirt daemon until Ctrl-C, then removes and reports them.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::world::{self, hardware, interrupt, program, wait_for};
 
-/// Until the first VM is there.
+/// The limit until the first VM exists.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]

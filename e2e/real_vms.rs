@@ -1,8 +1,8 @@
-//! Story *real VMs*: a real libvirt daemon makes real QEMU VMs, whose Linux guests read our drive through a kernel, carry out its plan in the
-//! model of Windows, restart, speak on a serial port and join. What lies on the host is judged by libvirt's own client. None of it is Windows.
+//! Story *real VMs*: a real libvirt daemon creates real QEMU VMs. Their Linux guests read our drive through a kernel, carry out its plan in the model
+//! of Windows, restart, write to a serial port and join. libvirt's own client checks the host's state. None of it is Windows.
 //!
-//! As root the daemon is one in system mode: VMs start by UEFI with Secure Boot and have a TPM, in `make judge` after they did by BIOS. Their network
-//! is one of libvirt with DHCP, their disks belong to QEMU's user, and virtlogd writes what they say.
+//! As root, the daemon runs in system mode: VMs start by UEFI with Secure Boot and have a TPM, in `make judge` after a round with BIOS. They use a
+//! libvirt network with DHCP, QEMU's user owns their disks, and virtlogd writes their console output.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, hardware, step, text, wait_for};
 
-/// For one wait. QEMU translates the guests' code: a start takes ten seconds on an idle machine, and there are two for each.
+/// The limit for one wait. QEMU translates the guests' code: a start takes ten seconds on an idle machine, and each guest starts twice.
 const LIMIT: Duration = Duration::from_secs(900);
-/// For the whole story in the extent of the gate, alone on two cores.
+/// The goal for the whole story as the gate runs it, alone on two cores.
 const GOAL: Duration = Duration::from_secs(240);
-/// VMs that are made and removed while CAPW is killed.
+/// The number of VMs that are created and removed while CAPW is killed.
 const MANY: usize = 10;
 
-/// Machines that cost a host little.
+/// Returns workers whose machines cost a host little.
 async fn workers(namespace: &str, cp: &ControlPlane, driver: Value) -> Workers {
     let mut workers = Workers { driver, ..Workers::new(namespace, cp).await };
     hardware::shrink(&mut workers.machine, &mut workers.bootstrap);
@@ -38,7 +38,7 @@ fn machines_become_real_vms() {
         let Some(daemon) = hardware::daemon("machines_become_real_vms", &cp) else { return };
         let _words = hardware::Words(&daemon);
         let _capw = Capw::start(&cp, &[]).await;
-        // In `make judge` two, which are replaced one after the other; then one of them goes.
+        // In `make judge` there are two machines, which are replaced one after the other; then one is removed.
         let replicas = if world::is_judge() { 2 } else { 1 };
         let mut workers = Workers { replicas, ..workers("hall", &cp, hardware::hypervisor(&daemon)).await };
         let mut domains = Vec::new();
@@ -83,7 +83,7 @@ fn machines_become_real_vms() {
     });
 }
 
-/// Applies workers that start by BIOS, and waits until they are nodes: the names of their VMs.
+/// Applies workers that start by BIOS, and waits until they are nodes. Returns the names of their VMs.
 async fn by_bios(cp: &ControlPlane, daemon: &Daemon, workers: &mut Workers) -> Vec<String> {
     workers.machine["firmware"] = json!({"type": "BIOS"});
     workers.apply(cp).await;
@@ -100,7 +100,7 @@ async fn by_bios(cp: &ControlPlane, daemon: &Daemon, workers: &mut Workers) -> V
     domains
 }
 
-/// Changes the template, and waits until each VM is replaced: the Machines.
+/// Changes the template, and waits until each VM is replaced. Returns the Machines.
 async fn replaced_by_uefi(cp: &ControlPlane, daemon: &Daemon, workers: &mut Workers) -> Vec<Value> {
     workers.template = "second".to_owned();
     workers.machine["firmware"] = uefi(daemon);
@@ -113,7 +113,7 @@ async fn replaced_by_uefi(cp: &ControlPlane, daemon: &Daemon, workers: &mut Work
     machines
 }
 
-/// Secure Boot and a TPM in system mode; a daemon in session mode has no rights to them.
+/// Returns Secure Boot and a TPM in system mode; a daemon in session mode has no rights to them.
 fn uefi(daemon: &Daemon) -> Value {
     match daemon.mode() {
         Mode::System => json!({"type": "UEFI", "secureBoot": true, "tpm": true}),
@@ -121,7 +121,7 @@ fn uefi(daemon: &Daemon) -> Value {
     }
 }
 
-/// In system mode: started by UEFI with Secure Boot, on libvirt's network, with a TPM that the VM owns.
+/// In system mode, checks that the VM starts by UEFI with Secure Boot, uses libvirt's network, and has its own TPM.
 fn as_asked(daemon: &Daemon) {
     if daemon.mode() == Mode::Session {
         return;
@@ -136,7 +136,7 @@ fn as_asked(daemon: &Daemon) {
     }
 }
 
-/// In system mode: each WindowsMachine, and its Machine, has the address that libvirt's network has leased to its VM, and no other.
+/// In system mode, each WindowsMachine and its Machine have exactly the address that libvirt's network leased to the VM.
 async fn leases_are_shown(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
     if daemon.mode() == Mode::Session {
         return;
@@ -163,14 +163,14 @@ async fn leases_are_shown(cp: &ControlPlane, daemon: &Daemon, workers: &Workers)
     step("machines have the addresses that libvirt's network has leased");
 }
 
-/// `status.addresses` of a machine, without names.
+/// Returns `status.addresses` of a machine, without names.
 fn internal_addresses(machine: &Value) -> Vec<IpAddr> {
     let addresses = machine.pointer("/status/addresses").and_then(Value::as_array).into_iter().flatten();
     let internal = addresses.filter(|address| address["type"] == "InternalIP");
     internal.map(|address| text(address, "/address").parse().expect("an IP address")).collect()
 }
 
-/// Each machine has its VM, which runs and has lost its drive; there is nothing else.
+/// Waits until each machine has a running VM without its drive, and no other VM exists.
 async fn at_rest(daemon: &Daemon, machines: &[Value]) {
     wait_for("a running VM for each machine, without its drive, and no other", LIMIT, || async {
         let domains = daemon.domains();
@@ -187,9 +187,9 @@ async fn at_rest(daemon: &Daemon, machines: &[Value]) {
     .await;
 }
 
-/// The plan's restart was one of the VM, and what the guest said reached the machine's status.
+/// The plan's restart restarted the VM once, and the guest's reports reached the machine's status.
 async fn restarted_once(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
-    // A node may be Ready before its last report is read.
+    // A node may be Ready before CAPW reads its last report.
     wait_for("every bootstrap is finished", LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some(&workers.namespace)).await;
         match machines.iter().find(|machine| text(machine, "/status/bootstrap/state") != "finished") {
@@ -200,7 +200,7 @@ async fn restarted_once(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
     .await;
     for domain in daemon.domains() {
         let console = hardware::console(daemon, &domain);
-        // "start 1 of UUID"; the boot loader leaves codes of the terminal before it.
+        // The boot loader leaves terminal codes before "start 1 of UUID".
         let uuid = daemon.virsh(["domuuid", &domain]);
         let starts = console.lines().filter(|line| line.contains("start ") && line.contains(uuid.trim())).count();
         assert_eq!(starts, 2, "{domain} started {starts} times; its console:\n{console}");
@@ -217,7 +217,7 @@ async fn nothing_left(daemon: &Daemon) {
     .await;
 }
 
-/// In system mode: the leases of libvirt's network. A guest that shuts down gives its own back, as the page tells people to ask of Windows.
+/// Returns the leases of libvirt's network in system mode. A guest that shuts down releases its lease, as the page recommends for Windows.
 fn leases(daemon: &Daemon) -> Vec<String> {
     assert!(include_str!("../docs/hypervisors/libvirt.md").contains(capw_libvirtd::RELEASE), "the page has the option that the network has");
     if daemon.mode() == Mode::Session {
@@ -227,7 +227,7 @@ fn leases(daemon: &Daemon) -> Vec<String> {
     all.lines().filter(|line| line.contains("ipv4")).map(str::to_owned).collect()
 }
 
-/// The guests are boot sectors, which never join: what counts is what lies on the host.
+/// The guests are boot sectors, which never join: only the state of the host counts.
 #[test]
 fn killed_while_real_vms_are_made_and_removed() {
     world::run(async {
@@ -260,7 +260,7 @@ async fn made_and_removed(cp: &ControlPlane, daemon: &Daemon, workers: &Workers)
     step("nothing is left");
 }
 
-/// Kills CAPW and starts it again. It does not end.
+/// Kills and restarts CAPW at random times. Does not return.
 async fn kill_at_random(capw: &Capw, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     loop {
@@ -270,7 +270,7 @@ async fn kill_at_random(capw: &Capw, seed: u64) {
     }
 }
 
-/// Looks the whole time: never two VMs for one machine. It does not end.
+/// Checks continuously that no machine has two VMs. Does not return.
 async fn never_two(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
     loop {
         let domains = daemon.domains();

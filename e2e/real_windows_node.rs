@@ -1,5 +1,5 @@
-//! Story *real Windows node*: the Windows programs of Kubernetes and containerd, run by Wine, carry out the rendered plan and join.
-//! What the API server then shows was set by the real kubelet; it is compared with what the spec asked for.
+//! Story *real Windows node*: the Windows programs of Kubernetes and containerd, run by Wine, carry out the rendered plan and join. The real kubelet
+//! sets the values that the API server then shows, and the story compares them with the spec.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use crate::program_logs::faultless;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, condition, simulated_vms, step, text, wait_for, wine};
 
-/// For one wait: Wine's first start alone takes a while on a busy machine.
+/// The limit for one wait: Wine's first start alone takes a while on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
-/// What is kept back on each node.
+/// The reserved resources on each node.
 const SYSTEM: (u64, u64) = (300, 1024);
 const KUBE: (u64, u64) = (200, 512);
 const EVICTION_MIB: u64 = 500;
 const PODS: u64 = 60;
 
-/// A network's configuration: without one containerd calls the node's network not ready.
+/// The configuration of a network, without which containerd reports the node's network as not ready.
 pub const CNI: (&str, &str) = (
     r"C:\etc\cni\net.d\10-flannel.conf",
     r#"{"cniVersion": "1.0.0", "name": "flannel.4096", "type": "flannel", "delegate": {"type": "sdnoverlay"}}"#,
 );
 
-/// Where a user asks for a secret: it stays, and shows that the search finds what is there.
+/// A secret that a user puts into a file: it stays, and shows that the search works.
 const LICENCE: (&str, &str) = (r"C:\k\licence.key", "canary-5e9c1f0d7b2a4c3e");
-/// The password in the address of the proxy. Services read it where Windows keeps their variables.
+/// The password in the proxy's URL. Services read it where Windows keeps their environment variables.
 const PROXY: &str = "canary-proxy-9c1f0d7b";
 
 #[test]
@@ -44,7 +44,7 @@ fn real_windows_node() {
         let workers = Workers {
             replicas: 2,
             driver: json!({"simulated": {"guest": "Wine"}}),
-            // What the network's DaemonSet would write on a node that runs containers.
+            // The file that the network's DaemonSet would write on a node that runs containers.
             bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}, {"path": LICENCE.0, "contentFrom": from_secret("licence")}],
                 "network": {"proxy": {"urlFrom": from_secret("proxy")}}, "kubeProxy": {"networkName": "cbr0"}, "kubelet": {
                 "maxPods": PODS,
@@ -82,7 +82,7 @@ fn real_windows_node() {
         cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
         cp.delete(Kind::SECRET, &workers.name("canary")).await;
         workers.wait_gone(&cp, LIMIT).await;
-        // A request for a certificate is the kubelet's own and goes an hour later.
+        // The certificate request belongs to the kubelet and is deleted an hour later.
         wait_for("no Node, VM, process or cable is left", LIMIT, || async {
             let mut left: Vec<String> = cp.list(Kind::NODE, None).await.iter().map(|node| text(node, "/metadata/name").to_owned()).collect();
             left.extend(workers::tokens(&cp).await);
@@ -97,8 +97,8 @@ fn real_windows_node() {
     });
 }
 
-/// The Node of a Machine, when all who write to it have done their part. A Node is Ready some time before: the plan's last items follow,
-/// and others take the taints away that they have set.
+/// Returns the Node of a Machine when all writers have finished. A Node is Ready earlier: the plan's last items follow, and other controllers remove
+/// the taints that they set.
 async fn finished(cp: &ControlPlane, machine: &Value) -> Value {
     let own = format!("{}/{}", text(machine, "/metadata/namespace"), text(machine, "/spec/infrastructureRef/name"));
     let name = text(machine, "/status/nodeRef/name");
@@ -116,7 +116,7 @@ async fn finished(cp: &ControlPlane, machine: &Value) -> Value {
     .await
 }
 
-/// The VM of a Machine.
+/// Returns the VM of a Machine.
 async fn vm_of(cp: &ControlPlane, vms: &[SimulatedVm], machine: &Value) -> SimulatedVm {
     let name = format!("{}/{}", text(machine, "/metadata/namespace"), text(machine, "/spec/infrastructureRef/name"));
     let own = cp.get(Kind::WINDOWS_MACHINE, &name).await.expect("its WindowsMachine");
@@ -132,7 +132,7 @@ fn from_secret(key: &str) -> Value {
     json!({"secretKeyRef": {"name": "canary", "key": key}})
 }
 
-/// The secret halves of the tokens of all machines, as their Secrets have them. That guests have them too is shown by their joining.
+/// Returns the secret halves of the tokens of all machines from their Secrets. The guests have them too, because they join.
 pub async fn tokens(cp: &ControlPlane, workers: &Workers) -> Vec<String> {
     let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
     wait_for("each machine has its token", LIMIT, || async {
@@ -145,9 +145,9 @@ pub async fn tokens(cp: &ControlPlane, workers: &Workers) -> Vec<String> {
     .await
 }
 
-/// What let the machine join is nowhere on it; what the spec put there is where it was asked for, and nowhere else.
+/// No token is left on the machine, and a secret from the spec is only where the spec put it.
 fn nothing_secret_is_left(guest: &wine::WineGuest, tokens: &[String]) {
-    // The search finds a token that is there.
+    // The search finds a token that exists.
     let control = guest.path(r"C:\k\control.txt");
     for token in tokens {
         std::fs::write(&control, format!("token: {token}")).unwrap_or_else(|e| panic!("{}: {e}", control.display()));
@@ -155,7 +155,7 @@ fn nothing_secret_is_left(guest: &wine::WineGuest, tokens: &[String]) {
     }
     std::fs::remove_file(&control).unwrap_or_else(|e| panic!("{}: {e}", control.display()));
     assert_eq!(guest.files_with(LICENCE.1), ["wine/drive_c/k/licence.key"]);
-    // Wine writes its registry now and then.
+    // Wine writes its registry periodically.
     let found = guest.files_with(PROXY);
     assert!(found.iter().all(|file| file == "wine/system.reg"), "{found:?}");
     for service in ["containerd", "kubelet"] {
@@ -165,7 +165,7 @@ fn nothing_secret_is_left(guest: &wine::WineGuest, tokens: &[String]) {
     }
 }
 
-/// What the API server shows.
+/// Checks the values that the API server shows.
 fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
     let labels = &node["metadata"]["labels"];
     for (name, value) in [
@@ -196,7 +196,7 @@ fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
     assert_eq!(amount("capacity", "pods"), PODS.to_string());
     assert_eq!(amount("allocatable", "pods"), PODS.to_string());
 
-    // What containerd told the kubelet: pods choose between them with a RuntimeClass.
+    // The handlers that containerd reported to the kubelet, from which pods choose with a RuntimeClass.
     let handlers = node["status"]["runtimeHandlers"].as_array().into_iter().flatten();
     let handlers: Vec<&str> = handlers.map(|handler| text(handler, "/name")).collect();
     for handler in ["runhcs-wcow-process", "runhcs-wcow-hypervisor"] {
@@ -209,7 +209,7 @@ fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
     assert_eq!(condition(node, "Ready").expect("Ready")["status"], "True");
 }
 
-/// A quantity of processors in thousandths.
+/// Converts a CPU quantity to thousandths.
 fn milli(text: &str) -> u64 {
     match text.strip_suffix('m') {
         Some(milli) => milli.parse().expect("a number"),
@@ -217,7 +217,7 @@ fn milli(text: &str) -> u64 {
     }
 }
 
-/// What the guest itself shows.
+/// Checks the state inside the guest.
 fn inside(guest: &wine::WineGuest, node: &Value) {
     let log = guest.read(r"C:\var\log\kubelet\kubelet.log").expect("the kubelet's log");
     let priority = r#""Creating a Windows job object and adding kubelet process to it" windowsPriorityClass="HIGH_PRIORITY_CLASS""#;
@@ -227,7 +227,7 @@ fn inside(guest: &wine::WineGuest, node: &Value) {
     assert_eq!(shown[..3], ["running", "auto", "900 5000,10000,60000"], "{shown:?}");
     assert!(shown[3].starts_with(r"C:\k\kube-log-runner.exe ") && shown[3].contains(text(node, "/metadata/name")), "{shown:?}");
     assert_eq!(shown[4..], ["containerd"]);
-    // Wine has no network for it, so that it ends and is started again: what it says until then is of its configuration.
+    // Wine has no network for kube-proxy, so kube-proxy ends and is restarted. Until then, its log only concerns its configuration.
     let shown = guest.service(&["show", "kube-proxy"]).expect("the service manager knows kube-proxy");
     assert_eq!(shown[1..3], ["auto", "900 5000,10000,60000"], "{shown:?}");
     let log = guest.read(r"C:\var\log\kube-proxy\kube-proxy.log").expect("kube-proxy's log");
@@ -241,7 +241,7 @@ fn inside(guest: &wine::WineGuest, node: &Value) {
     assert!(kubeconfig.contains(r"C:\var\lib\kubelet-pki\kubelet-client-current.pem"), "{kubeconfig}");
 }
 
-/// Names of all requests for certificates.
+/// Returns the names of all certificate requests.
 async fn requests(cp: &ControlPlane) -> Vec<String> {
     let mut names: Vec<String> =
         cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.iter().map(|request| text(request, "/metadata/name").to_owned()).collect();
@@ -249,7 +249,7 @@ async fn requests(cp: &ControlPlane) -> Vec<String> {
     names
 }
 
-/// Stops and starts the service, and waits until the new kubelet has reported to the API server.
+/// Restarts the service, and waits until the new kubelet has reported to the API server.
 async fn restart_kubelet(cp: &ControlPlane, guest: &wine::WineGuest, vm: &SimulatedVm) {
     let started = |log: &str| log.matches("\"Kubelet version\"").count();
     let path = r"C:\var\log\kubelet\kubelet.log";
@@ -266,12 +266,12 @@ async fn restart_kubelet(cp: &ControlPlane, guest: &wine::WineGuest, vm: &Simula
     assert!(cp.list(Kind::NODE, None).await.iter().all(workers::is_ready));
 }
 
-/// This host's end of a machine's cable.
+/// Returns the host's end of a machine's cable.
 fn cable(vm: &SimulatedVm) -> std::path::PathBuf {
     std::path::Path::new("/sys/class/net").join(format!("capw{}", &vm.directory[..8]))
 }
 
-/// Processes whose environment says that they belong to a prefix below a directory.
+/// Returns the processes whose environment has a Wine prefix below a directory.
 pub fn processes_of(state: &std::path::Path) -> Vec<String> {
     let wanted = format!("WINEPREFIX={}", state.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);

@@ -1,5 +1,5 @@
-//! Story *restart*: `capw` is killed again and again, right after each kind of effect and at random moments, while machines are
-//! made, replaced and removed. The end is the one of an undisturbed run, there are never two VMs for a machine, and none is left.
+//! Story *restart*: `capw` is killed repeatedly, right after each kind of effect and at random moments, while machines are created, replaced and
+//! removed. The result equals an undisturbed run's, no machine ever has two VMs, and no VM is left.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use crate::effects::{Effect, Effects};
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Product, simulated_vms, step, text, wait_for};
 
-/// For one wait. All kills may fall into it, and each costs the time of a start: eight seconds on a busy machine.
+/// The limit for one wait. All kills may fall into it, and each costs the time of a start: eight seconds on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Kills at random moments, beside those after effects.
+/// The number of kills at random moments, in addition to the kills after effects.
 const RANDOM_KILLS: usize = 20;
-/// Between two looks for the next effect: a program that does not wait does about one effect in that time.
+/// The time between two polls for the next effect. A program that does not wait produces about one effect in that time.
 const LOOK: Duration = Duration::from_millis(3);
 
 #[test]
@@ -26,13 +26,13 @@ fn killed_at_every_effect_it_ends_the_same() {
     killed_again_and_again("restart", None);
 }
 
-/// The same behind a vCenter.
+/// The story with VMs on a vCenter.
 #[test]
 fn killed_at_every_effect_it_ends_the_same_on_vsphere() {
     killed_again_and_again("restart-on-vsphere", Some(Product::Vsphere));
 }
 
-/// The same behind a Proxmox VE cluster.
+/// The story with VMs on a Proxmox VE cluster.
 #[test]
 fn killed_at_every_effect_it_ends_the_same_on_proxmox() {
     killed_again_and_again("restart-on-proxmox", Some(Product::Proxmox));
@@ -56,7 +56,7 @@ fn killed_again_and_again(name: &str, on: Option<Product>) {
     });
 }
 
-/// Makes, replaces, shrinks and deletes.
+/// Creates, replaces, shrinks and deletes.
 async fn story(cp: &ControlPlane, capw: &Capw, mut workers: Workers, kills: &RefCell<Kills>) {
     workers.apply(cp).await;
     workers.wait_settled(cp, cp, LIMIT).await;
@@ -70,7 +70,7 @@ async fn story(cp: &ControlPlane, capw: &Capw, mut workers: Workers, kills: &Ref
     workers.wait_settled(cp, cp, LIMIT).await;
     step(format!("3 replaced, after {} kills", kills.borrow().done.len()));
 
-    // Until there was a kill after everything that happens while machines live; what happens at the end is left for the end.
+    // Scales until there was a kill after every effect of living machines. The effects of the end follow later.
     for replicas in [1, 4].into_iter().cycle().take(12) {
         workers.replicas = replicas;
         cp.apply_objects(&[workers.machine_deployment()]).await;
@@ -89,7 +89,7 @@ async fn story(cp: &ControlPlane, capw: &Capw, mut workers: Workers, kills: &Ref
     assert!(missing.is_empty(), "these effects were never followed by a kill: {missing:?}");
 }
 
-/// At rest there is a VM for each WindowsMachine, with the identity computed from it, and no other.
+/// Waits until each WindowsMachine has a VM with the identity computed from it, and no other VM exists.
 async fn exactly_these_vms(cp: &ControlPlane, capw: &Capw, workers: &Workers) {
     wait_for("a VM for each machine and no other", LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some(&workers.namespace)).await;
@@ -101,7 +101,7 @@ async fn exactly_these_vms(cp: &ControlPlane, capw: &Capw, workers: &Workers) {
     .await;
 }
 
-/// Kills and starts `capw` whenever its time has come, until the story ends.
+/// Kills and restarts `capw` whenever a kill is due, until the story ends.
 async fn kill_on(cp: &ControlPlane, capw: &Capw, kills: &RefCell<Kills>) {
     let mut effects = Effects::default();
     loop {
@@ -116,12 +116,12 @@ async fn kill_on(cp: &ControlPlane, capw: &Capw, kills: &RefCell<Kills>) {
     }
 }
 
-/// When to kill.
+/// The times of the kills.
 struct Kills {
     random: StdRng,
     next_random: Instant,
     randoms: usize,
-    /// For each effect: how many times it may still happen before the kill; gone when that was done.
+    /// For each effect, how many times it may still happen before the kill. The kill removes the entry.
     pending: BTreeMap<Effect, usize>,
     done: Vec<String>,
 }
@@ -135,7 +135,7 @@ impl Kills {
 
     fn next(&mut self, news: &[(Effect, String)]) -> Option<String> {
         let why = self.after_effect(news).or_else(|| self.at_random())?;
-        // From 20 ms to 10 s: some come before the new process has looked around, some when there is nothing left to do.
+        // From 20 ms to 10 s: some kills come before the new process has read anything, some when it has no work left.
         let gap = 20.0 * (self.random.random_range(0.0..6.2_f64)).exp();
         self.next_random = Instant::now() + Duration::from_millis(gap as u64);
         self.done.push(why.clone());
@@ -143,10 +143,10 @@ impl Kills {
     }
 
     fn after_effect(&mut self, news: &[(Effect, String)]) -> Option<String> {
-        // What the same object has gone on from is over, unless it does not come again.
+        // An effect that the same object has moved on from is too old, except if it happens only once.
         let last = |at: usize, name: &String| news[at + 1..].iter().all(|(_, later)| later != name);
         let fresh = news.iter().enumerate().filter(|(at, (effect, name))| once(*effect) || last(*at, name)).map(|(_, news)| news);
-        // A busy machine shows several effects at once: the kill comes after each of them.
+        // A busy machine shows several effects at once, and the kill counts for each of them.
         let mut due = Vec::new();
         for (effect, name) in fresh {
             match self.pending.get_mut(effect) {
@@ -169,7 +169,7 @@ impl Kills {
         Some(format!("at random, {} of {RANDOM_KILLS}", self.randoms))
     }
 
-    /// Whether only what happens at the end is pending.
+    /// Whether only the effects of the end are pending.
     fn is_over(&self) -> bool {
         self.randoms == RANDOM_KILLS && self.pending.is_empty()
     }
@@ -183,7 +183,7 @@ impl Kills {
     }
 }
 
-/// Effects that a cluster's life may have only once, or that come in one go.
+/// Whether a cluster's life may have this effect only once, or several times in quick succession.
 fn once(effect: Effect) -> bool {
     matches!(
         effect,

@@ -1,4 +1,4 @@
-//! Least rights: what the ServiceAccount of CAPW may do, by its roles, is what it does in a whole life of machines, by the audit log.
+//! Least rights: the rights of CAPW's ServiceAccount, from its roles, are the rights that a whole life of machines uses, from the audit log.
 
 pub mod role;
 
@@ -11,13 +11,13 @@ use self::role::Right;
 use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
-/// Rules that a life uses only if an answer is lost, a watch is late or something takes owner references away, and why they are there.
+/// Rights that a life uses only if an answer is lost, a watch is late or someone removes owner references, and the reason for each.
 const AT_TIMES: [(&str, &str); 3] = [
     ("get infrastructure.cluster.x-k8s.io/windowsmachines", "a machine whose creation had no answer, or that no watch shows, is found again"),
     ("get bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "the same of its configuration"),
     ("delete bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "a configuration that has lost its owner, and whose machine is gone"),
 ];
-/// Rules that no life uses, and why they are there.
+/// Rights that no life uses, and the reason for each.
 const UNUSED: [(&str, &str); 10] = [
     ("patch /secrets", "the token of a machine that takes longer to join than half its life is extended"),
     ("patch apiextensions.k8s.io/customresourcedefinitions/status", "a definition has another stored version than before: story definitions"),
@@ -40,7 +40,7 @@ const ROLES: [&str; 7] = [
     "capw-system-standalone",
 ];
 
-/// From the first Secret to the last finalizer, with what goes wrong on the way: every right is used, and none is missing.
+/// A life from the first Secret to the last finalizer, with failures on the way, uses every right and misses none.
 #[test]
 fn every_right_is_used_and_none_is_missing() {
     world::run(async {
@@ -62,7 +62,7 @@ fn every_right_is_used_and_none_is_missing() {
     });
 }
 
-/// As an upgrade does: objects may then be of another version.
+/// Changes the definitions as an upgrade does, after which objects may have another version.
 async fn change_definitions(cp: &ControlPlane) {
     let all = cp.list(Kind::CUSTOM_RESOURCE_DEFINITION, None).await;
     let names = all.iter().map(|definition| text(definition, "/metadata/name"));
@@ -80,7 +80,7 @@ async fn a_whole_life(cp: &ControlPlane) {
     let kubeconfig = std::fs::read_to_string(cp.kubeconfig()).expect("the administrator's kubeconfig");
     give_kubeconfig(cp, &kubeconfig).await;
     let sample = std::fs::read_to_string("config/samples/three-nodes.yaml").expect("the first sample");
-    // The first template names an image that is not there: that is told by an event, and fixed by a second template.
+    // The first template names an image that does not exist. An event reports that, and a second template fixes it.
     cp.apply(&sample.replace("image: windows-server-2022", "image: windows-server-1803")).await;
     wait_for("the missing image is told", minutes, || async {
         let events = cp.list(Kind::EVENT, Some("default")).await;
@@ -99,7 +99,7 @@ async fn a_whole_life(cp: &ControlPlane) {
     .await;
     a_pool(cp).await;
     a_pool_that_stands_alone(cp).await;
-    // A renewed kubeconfig is passed on.
+    // CAPW passes on a renewed kubeconfig.
     let renewed = format!("{kubeconfig}\n# renewed\n");
     give_kubeconfig(cp, &renewed).await;
     cp.wait_object(Kind::SECRET, "default/first-kubeconfig", "the renewed kubeconfig", minutes, |secret| {
@@ -108,7 +108,7 @@ async fn a_whole_life(cp: &ControlPlane) {
         (held == renewed.as_bytes()).then_some(())
     })
     .await;
-    // It brings something to the workload cluster, which goes with the Cluster.
+    // CAPW brings objects to the workload cluster, and removes them with the Cluster.
     cp.patch(Kind::WINDOWS_CLUSTER, "default/first", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
     let has_finalizer = |object: &Value| object["metadata"]["finalizers"].is_array().then_some(());
     cp.wait_object(Kind::WINDOWS_CLUSTER, "default/first", "it is kept until that is gone", minutes, has_finalizer).await;
@@ -118,14 +118,14 @@ async fn a_whole_life(cp: &ControlPlane) {
     cp.wait_gone(Kind::WINDOWS_HYPERVISOR, "default/lab", minutes).await;
 }
 
-/// A MachinePool that decides the number, then follows its WindowsNodePool, which removes a machine.
+/// A MachinePool that sets the number, and later follows its WindowsNodePool, which removes a machine.
 async fn a_pool(cp: &ControlPlane) {
     let sample = std::fs::read_to_string("config/samples/machine-pool.yaml").expect("the sample of a pool");
     cp.apply(&sample).await;
     let minutes = Duration::from_secs(180);
     let available = |count: i64| move |pool: &Value| (pool.pointer("/status/availableReplicas").and_then(Value::as_i64) == Some(count)).then_some(());
     cp.wait_object(Kind::WINDOWS_NODE_POOL, "default/pool", "3 are available", minutes, available(3)).await;
-    // The configuration of a machine gets its owner reference back.
+    // A machine's configuration gets its owner reference back.
     let configs = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some("default")).await;
     let of_machine = |config: &Value| text(config, "/metadata/ownerReferences/0/kind") == "WindowsMachine";
     let config = format!("default/{}", text(configs.iter().find(|config| of_machine(config)).expect("one of a pool's machine"), "/metadata/name"));
@@ -139,7 +139,7 @@ async fn a_pool(cp: &ControlPlane) {
     cp.wait_object(Kind::MACHINE_POOL, "default/pool", "2 replicas in its spec", minutes, told).await;
 }
 
-/// Beside the managed ones: a pool of the own cluster comes and goes, with a pod that never ends by itself.
+/// Creates and deletes a standalone pool of the same cluster, with a pod that never ends on its own.
 async fn a_pool_that_stands_alone(cp: &ControlPlane) {
     let minutes = Duration::from_secs(180);
     let pool = json!({"apiVersion": Kind::WINDOWS_NODE_POOL.api_version, "kind": "WindowsNodePool", "metadata": {"name": "alone", "namespace": "default"},
@@ -163,7 +163,7 @@ async fn give_kubeconfig(cp: &ControlPlane, kubeconfig: &str) {
     cp.apply(&secret.to_string()).await;
 }
 
-/// `VERB GROUP/RESOURCE[/SUBRESOURCE]`; `None` for addresses that are no resources and for what every user may do.
+/// Returns `VERB GROUP/RESOURCE[/SUBRESOURCE]`; `None` for URLs that are no resources and for requests that every user may make.
 fn right_of(event: &AuditEvent) -> Option<String> {
     let own_business = event.group == "authorization.k8s.io" || event.group == "authentication.k8s.io";
     if event.resource.is_empty() || own_business {
@@ -187,12 +187,12 @@ async fn granted(cp: &ControlPlane) -> BTreeSet<String> {
     all
 }
 
-/// Every verb on every resource of a role.
+/// Returns every verb on every resource of a role.
 fn rights(role: &Value) -> Vec<String> {
     Right::all(role).iter().map(Right::name).collect()
 }
 
-/// What is wrong: rights that are needed and missing, rights that nothing needs, exceptions that are none any more.
+/// Returns the errors: missing rights, unused rights, and exceptions that no longer apply.
 fn judge(granted: &BTreeSet<String>, used: &BTreeSet<String>) -> Vec<String> {
     let excused = |right: &String| UNUSED.iter().chain(&AT_TIMES).any(|(unused, _)| unused == right);
     let missing = used.difference(granted).map(|right| format!("used, but in no role: {right}"));

@@ -1,6 +1,6 @@
-//! Story *rollout*: ten machines of a pool, two above, none below, with a PodDisruptionBudget that a drain has to wait for. Never
-//! fewer are available than promised, by every version of every Node; a broken template stops after the first batch and says
-//! why; set back, it ends with the VMs from before.
+//! Story *rollout*: a pool of ten machines with a surge of two, none unavailable, and a PodDisruptionBudget that delays the drains. By every version
+//! of every Node, the available Nodes never fall below the promised number. A broken template stops after the first batch and reports why. After it
+//! is set back, the old VMs remain.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::pools::{Pool, names};
 use crate::workers::is_ready;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, beside, condition, simulated_vms, step, text, wait_for};
 
-/// For one wait: a drain is tried again every 20 s.
+/// The limit for one wait: a drain is retried every 20 s.
 const LIMIT: Duration = Duration::from_secs(420);
 const MACHINES: usize = 10;
 
@@ -40,7 +40,7 @@ fn a_rollout_keeps_what_it_promised() {
     });
 }
 
-/// Another template, with pods that a drain has to wait for.
+/// Applies another template, with pods that delay the drains.
 async fn all_are_replaced(cp: &ControlPlane, capw: &Capw, pool: &mut Pool, before: &BTreeSet<String>) {
     let pods = guarded_pods(cp, pool).await;
     pool.workers.machine["cpus"] = json!(2);
@@ -57,12 +57,12 @@ async fn all_are_replaced(cp: &ControlPlane, capw: &Capw, pool: &mut Pool, befor
     assert!(evictions >= pods, "{evictions} evictions for {pods} pods: they were not drained");
 }
 
-/// A Ready Node to which the scheduler may bring pods.
+/// Whether a Node is Ready and schedulable.
 fn takes_pods(node: &Value) -> bool {
     is_ready(node) && node["spec"]["unschedulable"] != json!(true)
 }
 
-/// Machines of the new image never join.
+/// Applies a template whose machines never join, then sets it back.
 async fn broken_then_set_back(cp: &ControlPlane, capw: &Capw, pool: &mut Pool) {
     let good = pool.node_pool();
     let fault = |faults: Value| json!({"spec": {"simulated": {"faults": faults}}});
@@ -86,7 +86,7 @@ async fn broken_then_set_back(cp: &ControlPlane, capw: &Capw, pool: &mut Pool) {
     .await;
 }
 
-/// A pod on each of four Nodes, of which one at a time may be missing; gives how many.
+/// Creates a pod on each of four Nodes, with a budget of one unavailable pod. Returns the number of pods.
 async fn guarded_pods(cp: &ControlPlane, pool: &Pool) -> usize {
     let nodes: Vec<String> = names(&cp.list(Kind::NODE, None).await).into_iter().take(4).collect();
     let mut objects =
@@ -100,8 +100,8 @@ async fn guarded_pods(cp: &ControlPlane, pool: &Pool) -> usize {
     nodes.len()
 }
 
-/// The part of a kubelet that the story needs: pods of its nodes run, and end when they are told to; what was evicted comes again
-/// on another node, as a controller and the scheduler would see to.
+/// Plays the part of a kubelet that the story needs: pods run, and end when they are deleted. An evicted pod is recreated on another node, as a
+/// controller and the scheduler would do.
 async fn look_after_pods(cp: &ControlPlane) {
     let api: Api<Pod> = Api::namespaced(cp.client(), "rollout");
     let pods = api.list(&ListParams::default().labels("app=guarded")).await.expect("pods").items;
@@ -117,11 +117,11 @@ async fn look_after_pods(cp: &ControlPlane) {
     }
 }
 
-/// The pod on a Node that stays.
+/// Recreates the pod on a Node that stays.
 async fn again(cp: &ControlPlane, name: &str) {
     let nodes = cp.list(Kind::NODE, None).await;
     let free = nodes.iter().filter(|node| takes_pods(node));
-    // The newest: it is of the new template.
+    // The newest Node has the new template.
     let Some(node) = free.max_by_key(|n| text(n, "/metadata/creationTimestamp").to_owned()) else { return };
     cp.apply_objects(&[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x"), "namespace": "rollout", "labels": {"app": "guarded"}},
         "spec": {"nodeName": text(node, "/metadata/name"), "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "none.invalid/none"}]}})]).await;

@@ -1,6 +1,6 @@
-//! Story *scale race*: several writers change the number of a pool two hundred times, each in its own way, while guests fail, VMs
-//! are taken away, the hypervisor is cut off, everything is written to by others and `capw` is killed. It ends at the number that
-//! was asked last; there is never a VM without owner, never more than the most that was ever asked, and nothing is removed wrongly.
+//! Story *scale race*: several writers change the number of a pool two hundred times, each with another method. Meanwhile guests fail, VMs disappear,
+//! the hypervisor becomes unreachable, other writers change all objects, and `capw` is killed. The pool ends at the last number. There is never a VM
+//! without an owner, the pool never exceeds the highest number, and no machine is removed wrongly.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,16 +15,16 @@ use crate::pools::{Pool, names};
 use crate::workers::{self, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
-/// For one wait. Failed machines are replaced a few at a time.
+/// The limit for one wait. Failed machines are replaced a few at a time.
 const LIMIT: Duration = Duration::from_secs(300);
 const NAMESPACE: &str = "race";
 const WRITERS: usize = 4;
-/// Of each writer: of the MachinePool, and of the WindowsNodePool when that has the say.
+/// The changes per writer: of the MachinePool, and of the WindowsNodePool once that controls the number.
 const CHANGES: [usize; 2] = [50, 10];
-/// What is ever asked.
+/// The lowest and the highest number that a writer sets.
 const LEAST: usize = 2;
 const MOST: usize = 9;
-/// What hits a machine of the pool, by the last letter of its name, which is random.
+/// The fault of a pool's machine, by the last letter of its name, which is random.
 const FAULTS: [(&str, &str); 8] = [
     ("a", "NoBoot"),
     ("b", "NoJoin"),
@@ -86,16 +86,16 @@ struct Race<'w> {
     capw: &'w Capw,
     pool: Pool,
     seed: u64,
-    /// Names of machines that something hit.
+    /// The names of machines with a fault.
     failed: RefCell<BTreeSet<String>>,
     /// How often `capw` was killed.
     dead: Cell<usize>,
-    /// Nothing new hits anybody.
+    /// While it is set, no new disturbance begins.
     calm: Cell<bool>,
 }
 
 impl Race<'_> {
-    /// The nth source of chance.
+    /// Returns the nth random generator.
     fn random(&self, nth: u64) -> StdRng {
         StdRng::seed_from_u64(self.seed.wrapping_add(nth))
     }
@@ -110,7 +110,7 @@ impl Race<'_> {
             "spec": {
                 "clusterName": "c1",
                 "selector": {"matchLabels": {"cluster.x-k8s.io/pool-name": "pool"}},
-                // What is unhealthy is said by [`Race::remediate`].
+                // [`Race::remediate`] marks the unhealthy machines.
                 "checks": {"nodeStartupTimeoutSeconds": 3600},
                 "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
             },
@@ -119,7 +119,7 @@ impl Race<'_> {
         self.cp.apply_objects(&[health_check]).await;
     }
 
-    /// Two races, and after each the number that was asked last.
+    /// Runs two races, and checks after each that the last number is reached.
     async fn run(&self) {
         let mark = self.cp.audit_mark();
         self.race(Kind::MACHINE_POOL, CHANGES[0]).await;
@@ -143,7 +143,7 @@ impl Race<'_> {
         assert!(made > MOST && removed > MOST, "too little happened: {made} made, {removed} removed");
     }
 
-    /// All writers at once.
+    /// Runs all writers concurrently.
     async fn race(&self, target: Kind, changes: usize) {
         let writers = (0..WRITERS).map(|nth| self.change(target, nth, changes));
         futures::future::join_all(writers).await;
@@ -155,12 +155,12 @@ impl Race<'_> {
         for _ in 0..changes {
             let replicas = random.random_range(LEAST..=MOST);
             self.ask(target, nth, replicas).await;
-            // From 20 ms to 5 s: some come before the last was seen, some when machines have come and gone.
+            // From 20 ms to 5 s: some changes come before CAPW saw the last one, some after machines were created and removed.
             pause(&mut random, 5.5).await;
         }
     }
 
-    /// A number, asked in the manner of the nth writer.
+    /// Sets a number with the method of the nth writer.
     async fn ask(&self, target: Kind, nth: usize, replicas: usize) {
         let api = self.cp.api(target, Some(NAMESPACE));
         let change = json!({"spec": {"replicas": replicas}});
@@ -174,7 +174,7 @@ impl Race<'_> {
                 (object["apiVersion"], object["kind"], object["metadata"]) = (json!(target.api_version), json!(kind), json!({"name": "pool"}));
                 api.patch("pool", &PatchParams::apply("the-race").force(), &Patch::Apply(&object)).await.expect("server-side apply");
             }
-            // As kubectl edit does: an object that changed meanwhile is checked again.
+            // As kubectl edit does: if the object has changed, it reads it again.
             _ => {
                 wait_for("a write without a conflict", LIMIT, || async {
                     let mut object = api.get("pool").await.expect("the pool");
@@ -194,7 +194,7 @@ impl Race<'_> {
         self.cp.get(target, &self.name()).await.expect("the pool")["spec"]["replicas"].clone()
     }
 
-    /// So many machines as were asked for last, each with its VM.
+    /// Waits for the last number of machines, each with its VM.
     async fn ends(&self, target: Kind) {
         self.calm.set(true);
         self.cut(false).await;
@@ -217,12 +217,12 @@ impl Race<'_> {
         self.calm.set(false);
     }
 
-    /// Judges every write of CAPW, in the order of the answers. It does not end.
+    /// Checks every write of CAPW, in the order of the answers. Does not return.
     async fn judge(&self) {
         let (mut mark, mut live) = (AuditMark::default(), Live::default());
         loop {
             for event in self.cp.audit_next(&mut mark) {
-                // A write whose caller was killed is answered with an error, and may have been done nevertheless.
+                // A write whose client was killed gets an error, but may still have succeeded.
                 let unsure = event.code == 0 || event.code == 499 || event.code >= 500;
                 if (event.code < 300 || unsure) && event.namespace == NAMESPACE && is_ours(&event.name) {
                     self.judge_one(&event, unsure, &mut live);
@@ -259,7 +259,7 @@ impl Race<'_> {
         FAULTS.iter().any(|(letter, _)| name.ends_with(letter)) || self.failed.borrow().contains(name)
     }
 
-    /// Now and then a VM disappears without notice.
+    /// Removes a VM behind CAPW's back from time to time.
     async fn take_vms_away(&self) {
         let mut random = self.random(1);
         loop {
@@ -270,7 +270,7 @@ impl Race<'_> {
             }
             let vm = &vms[random.random_range(0..vms.len())];
             self.failed.borrow_mut().insert(vm.name.clone());
-            // It may be on its way out already.
+            // CAPW may be removing the VM already.
             if std::fs::rename(self.capw.state().join(&vm.datacenter).join(&vm.directory), self.cp.directory().join(&vm.directory)).is_ok() {
                 step(format!("the VM of {} is taken away", vm.name));
             }
@@ -290,7 +290,7 @@ impl Race<'_> {
         self.cp.patch(Kind::WINDOWS_HYPERVISOR, &format!("{NAMESPACE}/lab"), &change).await.expect("the hypervisor");
     }
 
-    /// Until the next trouble.
+    /// Waits until the next disturbance.
     async fn trouble(&self, random: &mut StdRng, longest: f64) {
         pause(random, longest).await;
         while self.calm.get() {
@@ -298,7 +298,7 @@ impl Race<'_> {
         }
     }
 
-    /// Every write moves an object on, and what CAPW read of it is old.
+    /// Writes to objects, so that CAPW's copies of them become outdated.
     async fn write_beside(&self) {
         let mut random = self.random(3);
         for n in 0.. {
@@ -308,7 +308,7 @@ impl Race<'_> {
             let all: Vec<String> = names(&self.cp.list(kind, Some(NAMESPACE)).await).into_iter().collect();
             if let Some(name) = all.get(random.random_range(0..all.len().max(1))) {
                 let change = json!({"metadata": {"annotations": {"race.example.com/beside": n.to_string()}}});
-                // It may be gone by now.
+                // The object may have been deleted already.
                 let _ = self.cp.patch(kind, &format!("{NAMESPACE}/{name}"), &change).await;
             }
         }
@@ -325,8 +325,8 @@ impl Race<'_> {
         }
     }
 
-    /// The MachineHealthCheck's part and the user's: machines that failed are said to be unhealthy, and those of a rollout that has
-    /// stopped are deleted, as `docs/pools.md` says.
+    /// Plays the MachineHealthCheck and the user: marks failed machines as unhealthy, and deletes failed machines when the rollout has stopped, as
+    /// `docs/pools.md` says.
     async fn remediate(&self) {
         let mut random = self.random(5);
         loop {
@@ -357,7 +357,7 @@ impl Race<'_> {
     }
 }
 
-/// Machines of the pool that are not being removed, as far as the answers tell.
+/// The machines of the pool that are not being removed, as far as the answers show.
 #[derive(Debug, Default)]
 struct Live {
     surely: BTreeSet<String>,
@@ -368,12 +368,12 @@ fn by_capw(event: &AuditEvent) -> bool {
     event.user == Capw::USER
 }
 
-/// Of the pool: the bystanders are called otherwise.
+/// Whether a machine belongs to the pool. The bystanders have other names.
 fn is_ours(name: &str) -> bool {
     name.starts_with("pool-")
 }
 
-/// Between two disturbances: from 20 ms to 20 ms · e^`longest`, short ones as often as long ones. Nothing depends on its length.
+/// Waits between two disturbances: from 20 ms to 20 ms · e^`longest`, short as often as long. Nothing depends on the length.
 async fn pause(random: &mut StdRng, longest: f64) {
     let milliseconds = 20.0 * random.random_range(0.0..longest).exp();
     tokio::time::sleep(Duration::from_millis(milliseconds as u64)).await;

@@ -1,5 +1,5 @@
-//! Story *secrets*: what lets a machine join, and what lets CAPW into the workload cluster, is found nowhere but in its Secrets and
-//! on the config drive; and the token is worth nothing once the machine has joined.
+//! Story *secrets*: the secrets that let a machine join, and that let CAPW into the workload cluster, appear only in its Secrets and on the config
+//! drive. The token is worthless once the machine has joined.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, search, text, wait_for};
 
-/// What fields of the spec take from a Secret of the user: a blob of djoin; the address of a proxy with its user.
+/// The values that fields of the spec take from a user's Secret: a djoin blob, and a proxy's URL with its user.
 const BLOB: &str = "canary-djoin-0d7b2a4c3e5e9c1f";
 const PROXY: &str = "http://capw:canary-proxy-9c1f0d7b@proxy.example.com:3128";
 const PROXY_PASSWORD: &str = "canary-proxy-9c1f0d7b";
@@ -23,7 +23,7 @@ const MIRROR_KEY: &str = "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5LWNsaWVudC1rZXktN
 const MIRROR_KEY_BODY: &str = "Y2FuYXJ5LWNsaWVudC1rZXktNWU5YzFm";
 const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
 const LIMIT: Duration = Duration::from_secs(90);
-/// Everything that the program writes to, and that many people can read.
+/// The objects that the program writes and that many people can read.
 const PUBLIC: [Kind; 9] = [
     Kind::EVENT,
     Kind::MACHINE,
@@ -40,7 +40,7 @@ const PUBLIC: [Kind; 9] = [
 fn secrets_are_where_they_belong_and_nowhere_else() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("secrets")).await;
-        // The log of a developer, who wants to see everything.
+        // The log level of a developer who wants to see everything.
         let capw = Capw::start(&cp, &["--log-level=debug,hyper=info"]).await;
         let workers = Workers {
             replicas: 2,
@@ -58,7 +58,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             ..Workers::new("vault", &cp).await
         };
         workers.apply(&cp).await;
-        // What a field names is waited for.
+        // CAPW waits for a Secret that a field names.
         wait_for("the missing Secret is told", LIMIT, || async {
             let all = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some(&workers.namespace)).await;
             let told = all.iter().filter(|c| c.to_string().contains("Secret vault/licence does not exist")).count();
@@ -83,7 +83,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         for given in [LICENCE, PASSWORD, PRODUCT_KEY, MIRROR_PASSWORD, MIRROR_KEY_BODY, BLOB, PROXY_PASSWORD, header.as_str()] {
             canaries.extend([given.to_owned(), STANDARD.encode(given)]);
         }
-        // As Windows hides it in an answer file, which is another form of the plain text.
+        // Windows encodes the password in an answer file, which is another form of the plain text.
         let hidden = STANDARD.encode(PASSWORD.encode_utf16().flat_map(u16::to_le_bytes).take(30).collect::<Vec<u8>>());
         canaries.push(hidden.clone());
         for machine in &machines {
@@ -91,7 +91,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             let token = String::from_utf8(STANDARD.decode(text(&secret, "/data/token")).unwrap()).unwrap();
             let (id, half) = token.split_once('.').expect("a bootstrap token");
             assert_eq!((id.len(), half.len()), (6, 16), "not a bootstrap token");
-            // The search below would find nothing if nothing was there: the Secret has all of it.
+            // The search below would pass if no secret existed, so this checks that the Secret has all of them.
             let answer = String::from_utf8(STANDARD.decode(text(&secret, "/data/unattend.xml")).unwrap()).unwrap();
             assert!(answer.contains(PRODUCT_KEY) && answer.contains(&hidden), "not what Windows Setup is to be told");
             let payload = Payload::from_user_data(&STANDARD.decode(text(&secret, "/data/value")).unwrap()).expect("a payload");
@@ -105,7 +105,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             })
             .await;
         }
-        // What is attached to a VM is how the token gets there; when it has served it is taken away.
+        // The seed on a VM delivers the token, and is removed after use.
         wait_for("the seeds are taken away", LIMIT, || async {
             let left = search::files(capw.state())
                 .into_iter()
@@ -114,7 +114,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
         })
         .await;
-        // A search that finds nothing would pass forever.
+        // A search that finds nothing would always pass.
         assert!(!found_in_log(&capw, &["windowsmachine".to_owned()]).is_empty(), "the log is not searched");
 
         let mut found = found_in_log(&capw, &canaries);

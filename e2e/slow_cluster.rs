@@ -1,5 +1,5 @@
-//! Story *slow cluster*: of ten workload clusters one takes connections and never answers. While CAPW starts again beside it, the objects of the
-//! others wait no longer for their passes than without it.
+//! Story *slow cluster*: one of ten workload clusters accepts connections and never answers. While CAPW restarts, the objects of the other clusters
+//! wait no longer for their reconciles than without it.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::workers;
 use crate::world::{self, Capw, ControlPlane, Forward, Kind, Options, Waits, free_port, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(240);
-/// Clusters that answer.
+/// The number of clusters that answer.
 const GOOD: usize = 9;
-/// Machines that the one that does not answer has: more than a controller has passes at the same time.
+/// The number of machines of the cluster that does not answer. They exceed a controller's concurrent reconciles.
 const OF_SLOW: usize = 40;
-/// So many times longer objects may wait beside it: the next bound of the histogram.
+/// How many times longer objects may wait beside the slow cluster: up to the next bound of the histogram.
 const TIMES: u64 = 2;
-/// Waits below it are not compared: they are those of a program that starts.
+/// Shorter waits are not compared, because every starting program has them.
 const LEAST_MILLISECONDS: u64 = 500;
 
 #[test]
@@ -44,7 +44,7 @@ fn a_cluster_that_never_answers_delays_no_other() {
         let without = waits_of_a_start(&cp, &capw, 2).await;
         capw.kill();
         way.silence();
-        // Each of its machines asks the cluster for pods and its Node.
+        // Each machine of the slow cluster makes CAPW query the cluster for pods and for its Node.
         remove_all_of(&cp, "slow").await;
         let with = waits_of_a_start(&cp, &capw, 3).await;
 
@@ -58,7 +58,7 @@ fn good(number: usize) -> String {
     format!("good-{number}")
 }
 
-/// A kubeconfig, and a pool that joins its machines to that cluster.
+/// Returns a kubeconfig, and a pool that joins its machines to that cluster.
 fn cluster(name: &str, replicas: usize, kubeconfig: &str) -> [Value; 2] {
     let metadata = json!({"name": name, "namespace": "default"});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"value": kubeconfig}});
@@ -69,7 +69,7 @@ fn cluster(name: &str, replicas: usize, kubeconfig: &str) -> [Value; 2] {
     [secret, pool]
 }
 
-/// How long objects waited for their passes since CAPW started until each of the good clusters has so many machines.
+/// Measures how long objects waited for their reconciles from CAPW's start until each good cluster has this number of machines.
 async fn waits_of_a_start(cp: &ControlPlane, capw: &Capw, machines: usize) -> Waits {
     let began = Instant::now();
     for number in 0..GOOD {

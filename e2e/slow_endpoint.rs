@@ -1,5 +1,5 @@
-//! Story *slow endpoint*: of some hypervisors one hardly answers. Its machines say so; those of the others come as fast as without it, also while
-//! CAPW starts again.
+//! Story *slow endpoint*: one of several hypervisors hardly answers, and its machines report that. The other hypervisors' machines are created as
+//! fast as without it, also while CAPW restarts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Waits, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(240);
-/// Hypervisors that answer at once, and machines of each hypervisor.
+/// The number of hypervisors that answer at once, and the machines of each hypervisor.
 const GOOD: usize = 9;
 const MACHINES: usize = 3;
-/// So many times longer objects may wait beside the slow one. A thread that waits for the endpoint makes it tens of seconds.
+/// How many times longer objects may wait beside the slow hypervisor. A thread that blocks on the endpoint makes it tens of seconds.
 const TIMES: u64 = 2;
-/// After that time the connection ends.
+/// The time after which the connection ends.
 const ANSWER: Duration = Duration::from_secs(25);
-/// Waits below it are not compared: they are those of an idle program.
+/// Shorter waits are not compared, because an idle program has them too.
 const IDLE_MILLISECONDS: u64 = 1000;
 
 #[test]
@@ -52,7 +52,7 @@ fn a_hypervisor_that_hardly_answers_delays_no_other() {
     });
 }
 
-/// How long objects waited for their passes while machines of the good hypervisors came: some under a CAPW at work, some under one that starts.
+/// Measures how long objects waited for their reconciles while the good hypervisors got machines, with a running CAPW and with one that starts.
 async fn waits(cp: &ControlPlane, capw: &Capw, workers: &Workers, good: &[String]) -> [Waits; 2] {
     let (began, before) = (Instant::now(), Waits::of(&capw.metrics()));
     scale(cp, workers, good, MACHINES).await;
@@ -68,7 +68,7 @@ async fn waits(cp: &ControlPlane, capw: &Capw, workers: &Workers, good: &[String
     [at_work, Waits::of(&capw.metrics())]
 }
 
-/// Everything but machines: a MachineDeployment for each hypervisor, whose machines go there.
+/// Returns all objects except machines: a MachineDeployment for each hypervisor, whose machines run there.
 fn objects(workers: &Workers, hypervisors: &[String], socket: &Path) -> Vec<Value> {
     let mut objects = workers.objects();
     objects.retain(|object| !["WindowsHypervisor", "WindowsCluster", "MachineDeployment"].contains(&text(object, "/kind")));
@@ -109,7 +109,7 @@ async fn says_that_it_does_not_answer(cp: &ControlPlane, workers: &Workers, name
     cp.wait_condition(Kind::WINDOWS_HYPERVISOR, &workers.name(name), "Ready", "False", LIMIT).await;
 }
 
-/// A libvirt daemon that takes connections and does not answer on them before it ends them.
+/// A libvirt daemon that accepts connections and closes them later without an answer.
 struct SlowEndpoint(tokio::task::AbortHandle);
 
 impl SlowEndpoint {

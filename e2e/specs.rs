@@ -1,5 +1,5 @@
-//! Story *specs*: Cluster API's own end-to-end specs, its published module, against the three components as clusterctl installs
-//! them and the templates that we ship. The workload cluster is the management cluster in one run, another one in the other.
+//! Story *specs*: Cluster API's own end-to-end specs, from its published module, against the three components as clusterctl installs them and the
+//! templates that we ship. In one run the workload cluster is the management cluster, in the other run another cluster.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::installed::start_parts;
 use crate::workers::{remote_kubeconfig, wait_nothing_left};
 use crate::world::{self, Capw, ControlPlane, Options, Process, Tools, step};
 
-/// For all specs of one run.
+/// The limit for all specs of one run.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// The one that the gate runs.
+/// The spec that the gate runs.
 const QUICKEST: &str = "MachineDeployment up and down";
-/// Flavors that some specs ask for and we do not ship.
+/// Flavors that some specs need and we do not ship.
 const FLAVORS: [(&str, &str); 2] =
     [("machine-pool", include_str!("specs/flavors/machine-pool.yaml")), ("md-remediation", include_str!("specs/flavors/md-remediation.yaml"))];
 
@@ -45,7 +45,7 @@ fn the_quickest_spec_of_cluster_api_passes() {
     });
 }
 
-/// The core provider and ours, as clusterctl installs them.
+/// Installs the core provider and ours with clusterctl.
 async fn install(cp: &ControlPlane) -> Vec<Capw> {
     let core = format!("cluster-api:{}", Tools::ensure().cluster_api_version);
     let providers = ["--infrastructure", "windows", "--bootstrap", "windows", "--control-plane", "windows"];
@@ -57,7 +57,7 @@ async fn install(cp: &ControlPlane) -> Vec<Capw> {
     start_parts(cp).await
 }
 
-/// Runs the suite, or those whose name matches, to its end, for machines that join `to`.
+/// Runs the suite, or the specs whose name matches, for machines that join `to`.
 async fn run(suite: &Path, name: &str, focus: Option<&str>, cp: &ControlPlane, to: &ControlPlane) {
     let home = cp.clusterctl_home().await;
     let artifacts = cp.directory().join(format!("artifacts-{name}"));
@@ -65,7 +65,7 @@ async fn run(suite: &Path, name: &str, focus: Option<&str>, cp: &ControlPlane, t
     std::fs::write(&kubeconfig, remote_kubeconfig(to).await).unwrap_or_else(|e| panic!("{}: {e}", kubeconfig.display()));
     let mut process = Process::new(&format!("suite-{name}"), suite, cp.directory())
         .args(["-test.timeout=0", "-ginkgo.v", "-ginkgo.no-color", "-ginkgo.timeout=1h"])
-        // Kubeconfigs that its framework writes and leaves.
+        // The framework writes kubeconfigs there and leaves them.
         .env("TMPDIR", cp.directory())
         .env("KUBECONFIG", cp.kubeconfig())
         .env("WORKLOAD_KUBECONFIG", kubeconfig)

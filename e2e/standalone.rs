@@ -1,5 +1,5 @@
-//! Story *standalone*: a cluster without Cluster API. A pool joins its machines to the cluster that it is in, or to that of a
-//! kubeconfig; it is scaled, loses the machines that are named and no others, and leaves nothing.
+//! Story *standalone*: a cluster without Cluster API. A pool joins its machines to its own cluster, or to the cluster of a kubeconfig. It is scaled,
+//! loses only the machines that are named, and leaves nothing behind.
 
 mod network;
 
@@ -69,7 +69,7 @@ fn a_pool_without_cluster_api() {
     });
 }
 
-/// The kubeconfig of another cluster: nodes there, objects here; the same end.
+/// With the kubeconfig of another cluster, nodes are there and objects here, with the same result.
 #[test]
 fn a_pool_for_the_cluster_of_a_kubeconfig() {
     world::run(async {
@@ -111,7 +111,7 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
     });
 }
 
-/// Takes the right to list Nodes away from the account of the kubeconfig. Gives its roles as they were.
+/// Removes the right to list Nodes from the kubeconfig's account. Returns the original roles.
 async fn without_listing_nodes(cp: &ControlPlane) -> Vec<(&'static str, Value)> {
     let mut roles = Vec::new();
     for name in ["capw-remote-nodes", "capw-remote-cluster-api"] {
@@ -128,7 +128,7 @@ async fn without_listing_nodes(cp: &ControlPlane) -> Vec<(&'static str, Value)> 
     roles
 }
 
-/// An object of a Cluster from before Cluster API was uninstalled: a real API server gives a page in the place of Clusters.
+/// Deletes an object of a Cluster after Cluster API is gone, when a real API server answers with a page instead of Clusters.
 async fn what_cluster_api_left_can_be_deleted(cp: &ControlPlane) {
     let metadata = json!({"name": "left", "namespace": "default", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
         "finalizers": [capw::api::bootstrap_config::FINALIZER]});
@@ -140,7 +140,7 @@ async fn what_cluster_api_left_can_be_deleted(cp: &ControlPlane) {
     step("what is left of a Cluster goes without Cluster API");
 }
 
-/// One that never joins is replaced by CAPW, as there is no other controller that does; when all of them fail, the pool stops, says why, and goes on when that is fixed.
+/// CAPW replaces a machine that never joins, as no other controller does. If all fail, the pool stops, reports why, and continues after the fix.
 #[test]
 fn machines_that_never_join() {
     world::run(async {
@@ -185,7 +185,7 @@ fn machines_that_never_join() {
     });
 }
 
-/// A pool goes into the hands of Cluster API and comes back, as docs/standalone.md says; its VMs know nothing of it.
+/// A pool is handed to Cluster API and back, as docs/standalone.md says, and its VMs stay untouched.
 #[test]
 fn a_pool_is_handed_to_cluster_api_and_back() {
     world::run(async {
@@ -237,7 +237,7 @@ fn a_pool_is_handed_to_cluster_api_and_back() {
     });
 }
 
-/// The commands of the page.
+/// Runs the commands of the page.
 async fn hand_back(cp: &ControlPlane, machines: &BTreeSet<String>) {
     cp.patch(Kind::CLUSTER, "default/c1", &json!({"spec": {"paused": true}})).await.expect("the Cluster");
     let mut objects: Vec<String> = machines.iter().map(|name| format!("machine.cluster.x-k8s.io/{name}")).collect();
@@ -245,7 +245,7 @@ async fn hand_back(cp: &ControlPlane, machines: &BTreeSet<String>) {
     for object in &objects {
         cp.kubectl(&["delete", object, "--cascade=orphan", "--wait=false"]).await;
         let orphaned = ["get", object, "-o", "jsonpath={.metadata.finalizers}"];
-        // The garbage collector takes its own finalizer away when the owner references are gone.
+        // The garbage collector removes its own finalizer once the owner references are removed.
         wait_for(&format!("{object} has no dependents"), LIMIT, || async {
             let left = cp.try_kubectl(&orphaned).await?;
             if left.contains("orphan") { Err(left) } else { Ok(()) }
@@ -255,13 +255,13 @@ async fn hand_back(cp: &ControlPlane, machines: &BTreeSet<String>) {
     }
 }
 
-/// What `config/standalone` adds to `config/default`.
+/// Installs the part of `config/standalone` that extends `config/default`.
 pub async fn install_rights(cp: &ControlPlane) {
     cp.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: capw-system}\n").await;
     cp.kubectl(&["apply", "-k", "config/rbac/standalone"]).await;
 }
 
-/// Waits until the pool has so many machines and no others, each with a Ready Node; gives their names.
+/// Waits until the pool has exactly this number of machines, each with a Ready Node. Returns their names.
 pub async fn wait_settled(cp: &ControlPlane, to: &ControlPlane, pool: &str, replicas: usize) -> BTreeSet<String> {
     wait_for(&format!("{replicas} machines of {pool} have Ready Nodes"), LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some("default")).await;
@@ -278,7 +278,7 @@ pub async fn wait_settled(cp: &ControlPlane, to: &ControlPlane, pool: &str, repl
     .await
 }
 
-/// Conditions, counts and labels are those of a pool under Cluster API.
+/// Checks that conditions, counts and labels equal those of a pool under Cluster API.
 async fn what_is_said(cp: &ControlPlane) {
     cp.wait_condition(Kind::WINDOWS_NODE_POOL, POOL, "Ready", "True", LIMIT).await;
     let pool = cp.get(Kind::WINDOWS_NODE_POOL, POOL).await.expect("the pool");
@@ -302,7 +302,7 @@ async fn what_is_said(cp: &ControlPlane) {
     .await;
 }
 
-/// As cluster-autoscaler asks for it: a lower number and a name, in one write. Not the machine that the policy would take.
+/// Requests removal as cluster-autoscaler does: a lower number and a name, in one write. The policy would choose another machine.
 async fn named_removal(cp: &ControlPlane, there: &BTreeSet<String>) -> String {
     let mut machines = cp.list(Kind::WINDOWS_MACHINE, Some("default")).await;
     machines.sort_by_key(|machine| text(machine, "/metadata/creationTimestamp").to_owned());
@@ -313,7 +313,7 @@ async fn named_removal(cp: &ControlPlane, there: &BTreeSet<String>) -> String {
     named
 }
 
-/// A kubelet registers once: the machine behind a Node that was deleted is of no use any more.
+/// A kubelet registers only once, so a machine whose Node was deleted is replaced.
 async fn a_deleted_node_is_replaced(cp: &ControlPlane, there: &BTreeSet<String>) {
     let victim = there.first().expect("two machines").clone();
     cp.delete(Kind::NODE, &victim).await;
@@ -330,7 +330,7 @@ async fn vms_are(capw: &Capw, machines: &BTreeSet<String>) {
     .await;
 }
 
-/// In the namespace of the pool: no machine, no configuration, no bootstrap data.
+/// Checks that the pool's namespace has no machine, no configuration and no bootstrap data.
 pub async fn nothing_of_ours(cp: &ControlPlane) {
     wait_for("no object of the pool is left", LIMIT, || async {
         let mut left = Vec::new();
@@ -342,7 +342,7 @@ pub async fn nothing_of_ours(cp: &ControlPlane) {
     .await;
 }
 
-/// It asks for its least number, as it has no metrics: the `scale` subresource is what it needs of us.
+/// Without metrics, the autoscaler requests its minimum. It only needs our `scale` subresource.
 async fn scaled_by_a_horizontal_autoscaler(cp: &ControlPlane, replicas: usize) -> BTreeSet<String> {
     let kind = Kind::new("autoscaling/v2", "horizontalpodautoscalers");
     let autoscaler = json!({"apiVersion": kind.api_version, "kind": "HorizontalPodAutoscaler", "metadata": {"name": "windows", "namespace": "default"}, "spec": {

@@ -1,5 +1,5 @@
-//! Story *why is it stuck*: whatever keeps a machine from becoming a node, within 30 s of the fact the object says what, where and
-//! what to do, in a condition, an event and a column of `kubectl get`; what is stuck can be fixed or deleted.
+//! Story *why is it stuck*: whatever keeps a machine from becoming a node, within 30 s the object reports the problem, the place and the remedy in a
+//! condition, an event and a column of `kubectl get`. A stuck machine can be fixed or deleted.
 
 mod judge;
 mod libvirt;
@@ -35,7 +35,7 @@ fn why_is_it_stuck() {
     });
 }
 
-/// No VM is in the data centre of a namespace.
+/// Checks that no VM is in the data centre of a namespace.
 fn assert_no_vm(capw: &Capw, namespace: &str) {
     let vms = simulated_vms(capw.state());
     let own: Vec<_> = vms.iter().filter(|vm| vm.datacenter == format!("{namespace}.lab")).collect();
@@ -60,7 +60,7 @@ async fn image_missing(cp: &ControlPlane, capw: &Capw) {
     )
     .await;
     assert_no_vm(capw, "image");
-    // The remedy: a user uploads it.
+    // The remedy: a user uploads the image.
     let images = json!({"spec": {"simulated": {"images": ["windows-server-1999"]}}});
     cp.patch(Kind::WINDOWS_HYPERVISOR, "image/lab", &images).await.expect("images can be added");
     workers.wait_settled(cp, cp, LIMIT).await;
@@ -78,7 +78,7 @@ async fn hypervisor_unreachable(cp: &ControlPlane) {
     hypervisor_says(cp, "unreachable", "HypervisorUnreachable", &["unreachable"]).await;
     let is_unreachable = "WindowsHypervisor lab is unreachable";
     unseen_and_ready(cp, "unreachable", &[is_unreachable]).await;
-    // The one that is to be made waits, and says for what.
+    // The new machine waits, and reports the reason.
     let waiting = Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason: "HypervisorUnreachable", says: &[is_unreachable] };
     told(cp, "unreachable", fact, waiting).await;
     cp.patch(Kind::WINDOWS_HYPERVISOR, "unreachable/lab", &cut(false)).await.expect("the endpoint can come back");
@@ -115,14 +115,14 @@ async fn wrong_kubeconfigs(cp: &ControlPlane) {
         told(cp, namespace, fact, wrong).await;
     }))
     .await;
-    // The remedy: the right one.
+    // The remedy: the right kubeconfig.
     let workers = Workers { kubeconfig: right, ..one_machine("config-garbage", cp).await };
     let secret = workers.objects().into_iter().find(|object| object["kind"] == "Secret").expect("the kubeconfig's Secret");
     cp.apply_objects(&[secret]).await;
     workers.wait_settled(cp, cp, LIMIT).await;
 }
 
-/// A kubeconfig with another value behind a key that it has once.
+/// Returns a kubeconfig with another value for a key that it contains once.
 fn changed(kubeconfig: &str, key: &str, value: &str) -> String {
     let mut config: Value = serde_saphyr::from_str(kubeconfig).expect("a kubeconfig");
     let cluster = config.pointer_mut("/clusters/0/cluster").expect("a kubeconfig has a cluster");
@@ -131,14 +131,14 @@ fn changed(kubeconfig: &str, key: &str, value: &str) -> String {
     config.to_string()
 }
 
-/// A kubeconfig of an account without any rights.
+/// Returns a kubeconfig of an account without any rights.
 async fn powerless(cp: &ControlPlane) -> String {
     cp.apply_objects(&[json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "powerless", "namespace": "default"}})]).await;
     let path = cp.kubeconfig_for("default", "powerless").await;
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The guest comes too late, and its token is not kept alive forever.
+/// The guest joins too late, and CAPW does not renew its token without end.
 async fn token_expired(cp: &ControlPlane) {
     let mut workers = one_machine("token", cp).await;
     workers.bootstrap = json!({"join": {"tokenTTLSeconds": 60, "tokenMaxAgeSeconds": 60}});
@@ -172,7 +172,7 @@ async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
     workers.wait_settled(cp, cp, LIMIT).await;
     let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.datacenter == "removed.lab").expect("the VM");
     let home = capw.state().join(&vm.datacenter).join(&vm.directory);
-    // In one step, as a hypervisor does it: a guest may still be writing below it.
+    // One atomic step, as on a hypervisor: a guest may still be writing below the directory.
     std::fs::rename(&home, cp.directory().join("removed-behind-our-back")).expect("the VM's directory can be taken away");
     let removed = Told {
         kind: Kind::WINDOWS_MACHINE,
@@ -181,7 +181,7 @@ async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
         says: &[&vm.directory, "WindowsHypervisor lab", "delete the Machine", "MachineHealthCheck"],
     };
     told(cp, "removed", Instant::now(), removed).await;
-    // Core copies it to the Machine, where users look.
+    // Core copies the condition to the Machine, where users read it.
     let machine = wait_for("the Machine says it too", TOLD, || async {
         let machines = cp.list(Kind::MACHINE, Some("removed")).await;
         machines.into_iter().find(|machine| condition(machine, "InfrastructureReady").is_some_and(|found| found["status"] == "False"))
@@ -193,7 +193,7 @@ async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
 async fn never_joined(cp: &ControlPlane) {
     let mut workers = one_machine("nojoin", cp).await;
     workers.machine["joinDeadlineSeconds"] = json!(10);
-    // It is still at it when its time is over.
+    // The guest is still joining when its deadline passes.
     workers.driver = json!({"simulated": {"delays": {"joinMilliseconds": 600_000}}});
     workers.apply(cp).await;
     let on = wait_for("the VM is switched on", LIMIT, || async {
@@ -206,7 +206,7 @@ async fn never_joined(cp: &ControlPlane) {
         kind: Kind::WINDOWS_MACHINE,
         condition: ("NodeJoined", "False"),
         reason: "NodeNeverJoined",
-        // The guest's own last word is in it: it says which step it is stuck at.
+        // The message contains the guest's last report, which names the step where it hangs.
         says: &[
             "10 s after power on",
             "last word: ",
@@ -251,7 +251,7 @@ async fn payload_too_large(cp: &ControlPlane, capw: &Capw) {
     };
     told(cp, "payload", fact, large).await;
     assert_no_vm(capw, "payload");
-    // The machine waits, and says where to look.
+    // The machine waits, and reports where to find the cause.
     let machine = Told {
         kind: Kind::WINDOWS_MACHINE,
         condition: ("Ready", "False"),

@@ -1,4 +1,4 @@
-//! Story *tenants*: CAPW with rights in one namespace only, and a kubeconfig there that leads to another cluster all of a sudden.
+//! Story *tenants*: CAPW with rights in one namespace only, and a kubeconfig in that namespace that suddenly leads to another cluster.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn a_tenant_needs_no_right_outside_of_its_namespace() {
         capw.start_again().await;
 
         give(&cp, &workers::remote_kubeconfig(&other).await).await;
-        // A pool elsewhere is none of its business.
+        // CAPW ignores a pool in another namespace.
         for (namespace, cluster) in [("tenant", "cluster: {kubeconfigSecretRef: {name: theirs}}"), ("default", "cluster: {}")] {
             let objects = SAMPLE.replace("cluster: {}", cluster).replace("replicas: 2", "replicas: 1");
             cp.apply(&objects.replace("  name: ", &format!("  namespace: {namespace}\n  name: "))).await;
@@ -40,7 +40,7 @@ fn a_tenant_needs_no_right_outside_of_its_namespace() {
         give(&cp, &workers::remote_kubeconfig(&cp).await).await;
         let refused =
             |pool: &Value| condition(pool, "Ready").filter(|ready| ready["reason"] == "ClusterReplaced").map(|ready| ready["message"].clone());
-        // A process that knows nothing but what is stored.
+        // The new process knows only the stored state.
         capw.restart().await;
         let message = cp.wait_object(Kind::WINDOWS_NODE_POOL, POOL, "it refuses another cluster", LIMIT, refused).await;
         assert!(message.to_string().contains("kube-system"), "{message}");

@@ -1,5 +1,5 @@
-//! Story *three nodes*: a MachineDeployment becomes Windows nodes, grows, shrinks, is replaced, changes its version and vanishes,
-//! judged by Cluster API's own conditions and by what lies on the hypervisor.
+//! Story *three nodes*: a MachineDeployment becomes Windows nodes, grows, shrinks, is replaced, changes its version and is deleted. The story checks
+//! Cluster API's own conditions and the objects on the hypervisor.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use crate::pools::names;
 use crate::workers::{self, Workers, is_ready};
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, Product, condition, simulated_vms, step, text, wait_for};
 
-/// A release before that of the control plane, for machines that are upgraded later.
+/// A release older than the control plane's, for machines that are upgraded later.
 const OLDER: &str = "v1.35.6";
-/// For one wait. Nothing takes nearly as long on an idle machine.
+/// The limit for one wait. No wait takes nearly as long on an idle machine.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// What is kept back on each node: given, so that it can be checked without computing it as the program does.
+/// The reserved resources on each node. They are set, so that the test need not compute them as the program does.
 const SYSTEM: (u64, u64) = (500, 1024);
 const KUBE: (u64, u64) = (250, 512);
 /// The kubelet's eviction threshold on a machine of 4 to 16 GiB.
@@ -28,13 +28,13 @@ fn three_nodes() {
     story("three-nodes", None);
 }
 
-/// The same behind a vCenter.
+/// The story with VMs on a vCenter.
 #[test]
 fn three_nodes_on_vsphere() {
     story("three-on-vsphere", Some(Product::Vsphere));
 }
 
-/// The same behind a Proxmox VE cluster.
+/// The story with VMs on a Proxmox VE cluster.
 #[test]
 fn three_nodes_on_proxmox() {
     story("three-on-proxmox", Some(Product::Proxmox));
@@ -86,7 +86,7 @@ fn story(name: &str, on: Option<Product>) {
         let before = vm_ids(&machines);
         workers.template = "second".to_owned();
         workers.machine = json!({"image": "windows-server-2025", "cpus": 2, "memory": "8Gi"});
-        // A machine refuses a plan that was made for another release of Windows.
+        // A machine refuses a plan for another release of Windows.
         workers.bootstrap_template = "second".to_owned();
         workers.bootstrap["windowsRelease"] = json!("2025");
         let machines = roll(&cp, &workers, &[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
@@ -113,11 +113,11 @@ fn story(name: &str, on: Option<Product>) {
         workers.wait_gone(&cp, LIMIT).await;
         workers::wait_nothing_left(&cp, &capw, LIMIT).await;
         times.note("the Cluster is gone, and nothing is left");
-        // A finalizer of ours on what the user keeps would block its deletion.
+        // A finalizer of ours on an object that the user keeps would block its deletion.
         let hypervisor = workers.name(&workers.hypervisor);
         cp.delete(Kind::WINDOWS_HYPERVISOR, &hypervisor).await;
         cp.wait_gone(Kind::WINDOWS_HYPERVISOR, &hypervisor, LIMIT).await;
-        // Deleting is core's and ours: nobody else had to take a finalizer away.
+        // Core and CAPW complete the deletion: nobody else removed a finalizer.
         let forced = cp.audit_since(mark).into_iter().find(|event| event.user == "kubernetes-super-admin" && event.verb == "patch");
         assert!(forced.is_none(), "{forced:?}");
         let refused: Vec<String> =
@@ -127,7 +127,7 @@ fn story(name: &str, on: Option<Product>) {
     });
 }
 
-/// What the metrics say of three machines that became nodes.
+/// Checks the metrics after three machines became nodes.
 fn scrape(capw: &Capw, asked: &[AuditEvent]) {
     assert_eq!(capw.metric("capw_leader", &[]), 1.0, "a process without election works");
     assert_eq!(capw.metric("capw_machines", &["phase=\"joined\""]), 3.0, "{}", capw.metrics());
@@ -149,7 +149,7 @@ async fn scale(cp: &ControlPlane, workers: &mut Workers, replicas: usize) {
     cp.kubectl(&["-n", &workers.namespace, "scale", "machinedeployments.cluster.x-k8s.io", &workers.cluster, &replicas]).await;
 }
 
-/// Cluster API's own word, as a script would wait for it.
+/// Waits for Cluster API's own Available condition, as a script would.
 async fn available(cp: &ControlPlane, workers: &Workers) {
     for object in ["machinedeployments.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"] {
         let object = format!("{object}/{}", workers.cluster);
@@ -158,7 +158,7 @@ async fn available(cp: &ControlPlane, workers: &Workers) {
     }
 }
 
-/// Applies what replaces the machines one by one, and waits for it: there are never fewer Ready Nodes than wanted.
+/// Applies objects that replace the machines one by one, and waits. The Ready Nodes never fall below the desired number.
 async fn roll(cp: &ControlPlane, workers: &Workers, objects: &[Value]) -> Vec<Value> {
     let ready = cp.fewest(Kind::NODE, is_ready).await;
     cp.apply_objects(objects).await;
@@ -177,12 +177,12 @@ async fn wait_vms(capw: &Capw, count: usize) {
     .await;
 }
 
-/// The VMs that the machines say they are.
+/// Returns the VM IDs from the provider IDs of the machines.
 fn vm_ids(machines: &[Value]) -> BTreeSet<String> {
     machines.iter().map(|machine| text(machine, "/spec/providerID").rsplit('/').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Looks at everything that belongs to Running machines: WindowsMachine, VM, Node.
+/// Checks everything that belongs to Running machines: WindowsMachine, VM, Node.
 async fn look(cp: &ControlPlane, capw: &Capw, workers: &Workers, machines: &[Value]) {
     let vms = simulated_vms(capw.state());
     for machine in machines {
@@ -201,13 +201,13 @@ async fn look(cp: &ControlPlane, capw: &Capw, workers: &Workers, machines: &[Val
         assert_eq!(text(&own, "/status/hostName"), name);
         let has_address =
             |machine: &Value| machine["status"]["addresses"].as_array()?.iter().any(|address| address["type"] == "InternalIP").then_some(());
-        // A simulated machine that is Running has one. A vCenter may tell of it after the node has joined; of Proxmox VE, CAPW reads none.
+        // A Running simulated machine has an address. A vCenter may report it after the node has joined; CAPW reads none from Proxmox VE.
         if workers.driver.get("simulated").is_some() {
             assert!(has_address(machine).is_some(), "{:#}", machine["status"]);
         } else if workers.driver.get("vsphere").is_some() {
             cp.wait_object(Kind::MACHINE, &workers.name(text(machine, "/metadata/name")), "an InternalIP", LIMIT, has_address).await;
         }
-        // Cluster API takes its taint away only after the labels of the Machine are on the Node.
+        // Cluster API removes its taint only after the Machine's labels are on the Node.
         let node = cp
             .wait_object(Kind::NODE, &name, "only the taint os=windows", LIMIT, |node| {
                 let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
@@ -239,14 +239,14 @@ fn look_at_node(workers: &Workers, node: &Value, id: &str, name: &str) {
     assert_eq!(ready["status"], "True");
 }
 
-/// Thousandths of a processor.
+/// Returns a CPU quantity in thousandths.
 fn milli(object: &Value, pointer: &str) -> u64 {
     let quantity = text(object, pointer);
     let (number, factor) = quantity.strip_suffix('m').map_or((quantity, 1000), |number| (number, 1));
     number.parse::<u64>().unwrap_or_else(|e| panic!("{pointer} {quantity:?}: {e}")) * factor
 }
 
-/// Whole MiB.
+/// Returns a memory quantity in whole MiB.
 fn mebibytes(object: &Value, pointer: &str) -> u64 {
     let quantity = text(object, pointer);
     let unit = quantity.find(|c: char| !c.is_ascii_digit()).unwrap_or(quantity.len());
@@ -260,7 +260,7 @@ fn mebibytes(object: &Value, pointer: &str) -> u64 {
     }
 }
 
-/// How long each part of the story took.
+/// The durations of the parts of the story.
 struct Times {
     since: Instant,
     noted: Vec<(Duration, &'static str)>,

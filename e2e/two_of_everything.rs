@@ -1,5 +1,5 @@
-//! Story *two of everything*: two workload clusters, two namespaces, and in them objects with the same names: Cluster, hypervisor,
-//! machines, even the data centre behind the hypervisors. Nothing mixes, and the end of one does not touch the other.
+//! Story *two of everything*: two workload clusters and two namespaces with objects of the same names: Cluster, hypervisor, machines, even the data
+//! centre behind the hypervisors. Nothing is mixed up, and the deletion of one cluster does not touch the other.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +12,11 @@ use crate::workers::{self, Workers};
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, SimulatedVm, simulated_vms, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(90);
-/// So long nothing of the second cluster is written before the first one goes: twice as long as a hypervisor's machines go unlisted.
+/// Before the first cluster is deleted, nothing of the second is written for this time: twice the interval between listings of a hypervisor.
 const REST: Duration = Duration::from_secs(15);
-/// A Machine of this name is in each namespace.
+/// The name of a Machine in each namespace.
 const TWIN: &str = "win-1";
-/// The second hypervisor of each namespace, where a second MachineDeployment lives.
+/// The second hypervisor of each namespace, which a second MachineDeployment uses.
 const ANNEX: &str = "annex";
 
 #[test]
@@ -27,7 +27,7 @@ fn two_of_everything_and_nothing_mixes() {
             ControlPlane::start(Options::plain().named("two-workload")),
         );
         let capw = Capw::start(&one, &[]).await;
-        // The first joins the management cluster itself, the second another one. One data centre, seen through both hypervisors.
+        // The first joins the management cluster itself, the second another cluster. Both hypervisors show the same data centre.
         let shared = json!({"simulated": {"datacenter": "shared"}});
         let machine = json!({"image": "windows-server-2022", "cpus": 4, "memory": "8Gi", "hypervisorRef": {"name": "lab"}});
         let twin = |like: Workers| Workers { driver: shared.clone(), machine: machine.clone(), replicas: 1, ..like };
@@ -65,7 +65,7 @@ fn two_of_everything_and_nothing_mixes() {
         .await;
         assert_eq!(witness(&one, &two, &there, &capw).await, before, "the end of the first cluster touched the second");
 
-        // What is left alone is not dead: it still grows, and ends by itself.
+        // The remaining cluster still works: it grows, and can be deleted on its own.
         let there = Workers { replicas: 2, ..there };
         one.apply_objects(&[there.machine_deployment()]).await;
         settled(&one, &there, &two).await;
@@ -75,7 +75,7 @@ fn two_of_everything_and_nothing_mixes() {
     });
 }
 
-/// Beside the MachineDeployment: a second hypervisor with machines of its own, and a Machine that is named by hand.
+/// Returns the objects beside the MachineDeployment: a second hypervisor with its own machines, and a Machine with a fixed name.
 fn beside(workers: &Workers) -> Vec<Value> {
     let annex = Workers { hypervisor: ANNEX.to_owned(), driver: json!({"simulated": {}}), template: ANNEX.to_owned(), ..workers.clone() };
     let own = |name: &str| json!({"name": name, "namespace": workers.namespace});
@@ -113,7 +113,7 @@ fn beside(workers: &Workers) -> Vec<Value> {
     ]
 }
 
-/// Waits for both MachineDeployments and the twin; gives their Machines.
+/// Waits for both MachineDeployments and the twin. Returns their Machines.
 async fn settled(cp: &ControlPlane, workers: &Workers, to: &ControlPlane) -> Vec<Value> {
     let all = Workers { replicas: workers.replicas + 2, ..workers.clone() };
     all.wait_settled(cp, to, LIMIT).await
@@ -130,7 +130,7 @@ fn apart(one: &[Value], two: &[Value]) {
     assert!(one.values().all(|id| two.values().all(|other| other != id)), "a VM belongs to both clusters: {one:?} {two:?}");
 }
 
-/// Of the same name in both namespaces, and yet two.
+/// Checks that the machines of the same name in both namespaces are two different machines.
 async fn same_names_other_machines(cp: &ControlPlane) {
     let mut ids = Vec::new();
     for namespace in ["here", "there"] {
@@ -142,7 +142,7 @@ async fn same_names_other_machines(cp: &ControlPlane) {
     assert_ne!(ids[0], ids[1]);
 }
 
-/// Each Machine's Node, VM and identity agree: data centre, owner, name.
+/// Checks that each Machine's Node, VM and identity agree: data centre, owner, name.
 async fn on_the_right_hypervisor(cp: &ControlPlane, workers: &Workers, machines: &[Value], vms: &[SimulatedVm]) {
     for machine in machines {
         let annex = text(machine, "/metadata/labels/cluster.x-k8s.io~1deployment-name") == ANNEX;
@@ -158,12 +158,12 @@ async fn on_the_right_hypervisor(cp: &ControlPlane, workers: &Workers, machines:
         let own = cp.get(Kind::WINDOWS_MACHINE, &workers.name(&found[0].name)).await.expect("the WindowsMachine of a Machine");
         assert_eq!(text(&own, "/status/failureDomain"), hypervisor);
     }
-    // Three in each namespace, and no other.
+    // Each namespace has exactly three VMs.
     assert_eq!(vms.iter().filter(|vm| vm.cluster.starts_with(&format!("{}/", workers.namespace))).count(), machines.len());
 }
 
-/// Three machines joined each cluster: CAPW made three tokens in it, and approved the requests of their kubelets and no other. Only what the
-/// API server failed to answer may have been asked again.
+/// Three machines joined each cluster: CAPW created three tokens in it, and approved only the requests of its kubelets. CAPW may have repeated only
+/// the requests that the API server failed to answer.
 async fn tokens_were_made_where_they_belong(one: &ControlPlane, two: &ControlPlane) {
     for cp in [one, two] {
         let events = cp.audit();
@@ -187,7 +187,7 @@ async fn tokens_were_made_where_they_belong(one: &ControlPlane, two: &ControlPla
     }
 }
 
-/// What [`witness`] sees, once it has seen the same for a while: tokens are removed and labels set after the guests' last words.
+/// Returns the result of [`witness`] once it stays the same for a while: tokens are removed and labels set after the guests' last reports.
 async fn at_rest(cp: &ControlPlane, to: &ControlPlane, workers: &Workers, capw: &Capw) -> BTreeMap<String, String> {
     let last = RefCell::new((witness(cp, to, workers, capw).await, Instant::now()));
     wait_for("nothing of the second cluster is written for a while", LIMIT, || async {
@@ -202,7 +202,7 @@ async fn at_rest(cp: &ControlPlane, to: &ControlPlane, workers: &Workers, capw: 
     .await
 }
 
-/// Everything of a cluster that the end of another one must not touch, by identity and version.
+/// Returns everything of a cluster that the deletion of another cluster must not touch, by identity and version.
 async fn witness(cp: &ControlPlane, to: &ControlPlane, workers: &Workers, capw: &Capw) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::SECRET, Kind::WINDOWS_CLUSTER, Kind::EXTERNAL_CONTROL_PLANE] {

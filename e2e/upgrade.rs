@@ -1,10 +1,10 @@
-//! Story *upgrade*: the release before this one makes machines; `clusterctl upgrade apply`, or `kubectl apply`, brings this one while some of
-//! them are on their way, some on their way out; then it goes back by hand, and forward again. Nobody notices: no VM, Node, Secret or plan changes, each object
-//! is written at most once, what one release has begun the other ends, and both scale what the other has made.
+//! Story *upgrade*: the previous release creates machines. `clusterctl upgrade apply`, or `kubectl apply`, installs this release while some machines
+//! are being created and some deleted. Then the story goes back by hand, and forward again. Nobody notices: no VM, Node, Secret or plan changes, each
+//! object is written at most once, each release completes the other's work, and both scale the other's objects.
 //!
-//! Guests are those of the release before all the time, as a node that was installed by it must be understood by this one.
+//! The guests always come from the previous release, because this release must understand a node that the previous release installed.
 //!
-//! `CAPW_KEEP_OBJECTS=FILE` writes what the release before has stored, and ends: so `e2e/upgrade/objects.json` was made, which unit tests read.
+//! `CAPW_KEEP_OBJECTS=FILE` writes the previous release's stored objects and ends: so `e2e/upgrade/objects.json` was created for unit tests.
 
 mod state;
 
@@ -22,11 +22,11 @@ use crate::pools::Pool;
 use crate::workers::{Workers, wait_nothing_left};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, checkout, simulated_vms, step, text, wait_for};
 
-/// For one wait. Nothing takes nearly as long on an idle machine.
+/// The limit for one wait. No wait takes nearly as long on an idle machine.
 const LIMIT: Duration = Duration::from_secs(180);
 const PREVIOUS: &str = include_str!("upgrade/previous.env");
 
-/// How both releases are installed.
+/// The way to install both releases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Three components, each with its own process.
@@ -71,7 +71,7 @@ async fn nobody_notices(way: Way) {
     let before = State::of(&cp, old[0].state()).await;
     old.iter().for_each(Capw::kill);
     upgrade(&cp, way).await;
-    // Those of clusterctl have other accounts now.
+    // The processes of clusterctl have other accounts now.
     let (old, new) = (processes(&cp, way, Some(&program)).await, processes(&cp, way, None).await);
     let mark = cp.audit_mark();
     start(&new).await;
@@ -106,7 +106,7 @@ fn previous_version() -> &'static str {
     PREVIOUS.lines().find_map(|line| line.strip_prefix("PREVIOUS_VERSION=")).expect("upgrade/previous.env names a version")
 }
 
-/// As users have it.
+/// Installs the previous release as users do.
 async fn install_previous(cp: &ControlPlane, way: Way, program: &Path) {
     let (version, source) = (previous_version(), program.with_file_name("source"));
     if way == Way::Kubectl {
@@ -119,13 +119,13 @@ async fn install_previous(cp: &ControlPlane, way: Way, program: &Path) {
     cp.start_core().await;
 }
 
-/// All of a release of ours, from its checkout.
+/// Applies all objects of a release of ours, from its checkout.
 async fn apply(cp: &ControlPlane, checkout: &Path) {
     let all = checkout.join("config/default");
     cp.kubectl(&["apply", "--server-side", "-k", all.to_str().expect("a path in UTF-8")]).await;
 }
 
-/// The processes of a release. Their guests are elsewhere: they live on.
+/// Returns the processes of a release. Their guests run elsewhere and survive.
 async fn processes(cp: &ControlPlane, way: Way, program: Option<&Path>) -> Vec<Capw> {
     let mut processes = Vec::new();
     if way == Way::Kubectl {
@@ -148,7 +148,7 @@ async fn start(processes: &[Capw]) {
     }
 }
 
-/// What a user types.
+/// Runs the commands that a user types.
 async fn upgrade(cp: &ControlPlane, way: Way) {
     if way == Way::Kubectl {
         return apply(cp, checkout()).await;
@@ -171,11 +171,11 @@ async fn killed_at_random(processes: &[Capw], random: &mut StdRng) {
     }
 }
 
-/// Clusters of several kinds that are settled, one whose machines are being made, and one that loses a machine.
+/// Settled clusters of several kinds, a cluster whose machines are being created, and a cluster that loses a machine.
 struct Life {
     deployed: Workers,
     pooled: Pool,
-    /// A pool that stands alone, for the same cluster.
+    /// A standalone pool for the same cluster.
     alone: Workers,
     begun: Workers,
     leaving: Workers,
@@ -223,7 +223,7 @@ impl Life {
         .await;
     }
 
-    /// Begins what the release before does not end: two machines on their way, and one on its way out.
+    /// Begins operations that the previous release does not complete: two machines are created, and one is deleted.
     async fn begin(&mut self, cp: &ControlPlane, capw: &Capw) {
         self.begun.apply(cp).await;
         wait_for("a VM of a machine that has not joined", LIMIT, || async {
@@ -254,7 +254,7 @@ impl Life {
         self.wait_settled(cp).await;
     }
 
-    /// A change of the template replaces each machine of the MachineDeployment.
+    /// Changes the template, which replaces each machine of the MachineDeployment.
     async fn replace(&mut self, cp: &ControlPlane) {
         let old = self.deployed.wait_settled(cp, cp, LIMIT).await;
         self.deployed.template = "second".to_owned();

@@ -1,5 +1,5 @@
-//! Story *ways in*: what a machine is given reaches Windows by each channel. cloudbase-init's own code says what it reads there and
-//! what it makes of each exit code of ours; guests that get their data by each channel join the cluster.
+//! Story *ways in*: a machine's data reaches Windows through each channel. cloudbase-init's own code reports the data that it reads and its reaction
+//! to each of our exit codes. Guests that get their data through each channel join the cluster.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -32,7 +32,7 @@ fn facts(channel: Channel) -> BootstrapFacts {
         machine_uid: "5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".to_owned(),
         machine_name: "workers-7k2fq".to_owned(),
         generation: 1,
-        // Digits and an e: a number to a careless reader of YAML.
+        // Digits and an e: a careless YAML reader takes it for a number.
         host_name: Some(HostName::parse("123e4").expect("a host name")),
         provider_id: None,
         kubernetes: KubernetesVersion::parse("v1.36.3").expect("a version"),
@@ -54,11 +54,11 @@ fn facts(channel: Channel) -> BootstrapFacts {
     }
 }
 
-/// What one machine gets, as files for the judge.
+/// The data for one machine, as files for the judge.
 struct Given {
     arguments: Vec<Vec<String>>,
     instance_id: String,
-    /// What cloudbase-init runs.
+    /// The script that cloudbase-init runs.
     script: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ fn given(channel: Channel, directory: &Path) -> Given {
             let name = if channel == Channel::ConfigDrive { config_drive::USER_DATA } else { no_cloud::USER_DATA };
             script = Image::open(&image).expect("an image").read(name).expect("a script").to_vec();
             std::fs::write(&path, image).expect("an image");
-            // On a raw disk nobody looks at the label.
+            // cloudbase-init ignores the label of a raw disk.
             if channel == Channel::ConfigDrive { vec![with("--cdrom"), with("--disk")] } else { vec![with("--cdrom")] }
         }
         SeedImage::GuestInfo(values) => {
@@ -91,8 +91,8 @@ fn bytes(value: &Value, pointer: &str) -> Vec<u8> {
     STANDARD.decode(text(value, pointer)).expect("base64")
 }
 
-/// The service that reads each channel, with the host name, the instance and every byte of the script; and that the script is run
-/// with 64-bit PowerShell and leaves nothing in the directory for temporary files.
+/// Checks the service that reads each channel, with the host name, the instance and every byte of the script. The script runs with 64-bit PowerShell
+/// and leaves nothing in the directory for temporary files.
 #[test]
 fn cloudbase_init_reads_every_channel() {
     let Some(cloudbase) = CloudbaseInit::ensure() else { return };
@@ -114,28 +114,28 @@ fn cloudbase_init_reads_every_channel() {
             assert_eq!(said["scripts"].as_array().map(Vec::len), Some(1), "{place}");
             assert!(bytes(&said, "/scripts/0/bytes") == script, "{place}: it runs another script");
             assert_eq!((&said["scripts"][0]["sysnative"], text(&said, "/scripts/0/extension")), (&json!(true), ".ps1"), "{place}");
-            // Nobody but us gives accounts, keys and addresses to this machine.
+            // Only CAPW gives accounts, keys and addresses to this machine.
             assert_eq!((&said["password"], &said["keys"], text(&said, "/network")), (&Value::Null, &json!([]), "None"), "{place}");
             assert_eq!(said["left"], json!([]), "{place}");
         }
     }
 }
 
-/// What our exit codes make cloudbase-init do, start by start: `(scripts run, restart)`. The first start gives Windows its name.
+/// Checks cloudbase-init's reaction to our exit codes at each start: `(scripts run, restart)`. The first start gives Windows its name.
 #[test]
 fn cloudbase_init_does_what_our_exit_codes_ask() {
     let Some(cloudbase) = CloudbaseInit::ensure() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let given = given(Channel::NoCloud, directory.path());
     for (codes, expected) in [
-        // Done, or failed and reported: never again.
+        // Done, or failed and reported: the script never runs again.
         (&[0][..], &[(0, true), (1, false)][..]),
-        // A restart that the plan asks for, and the plan goes on.
+        // The plan requires a restart, and continues after it.
         (&[1003, 0], &[(0, true), (1, true), (1, false)]),
         (&[1003, 1003, 0], &[(0, true), (1, true), (1, true), (1, false)]),
-        // The payload could not be unpacked: again at the next start, whenever that is.
+        // The payload could not be unpacked: the script runs again at the next start, whenever that is.
         (&[1002, 0], &[(0, true), (1, false), (1, false)]),
-        // Codes that we never give: any failure counts as done, and 1001 forgets the rest of the plan.
+        // Codes that we never return: any failure counts as done, and 1001 drops the rest of the plan.
         (&[1], &[(0, true), (1, false)]),
         (&[1001], &[(0, true), (1, true), (0, false)]),
     ] {
@@ -153,7 +153,7 @@ fn cloudbase_init_does_what_our_exit_codes_ask() {
     }
 }
 
-/// The configurations that docs/windows-image.md tells builders of images to take.
+/// Checks the configurations that docs/windows-image.md recommends to builders of images.
 #[test]
 fn cloudbase_init_knows_every_option_of_the_samples() {
     let Some(cloudbase) = CloudbaseInit::ensure() else { return };
@@ -161,10 +161,10 @@ fn cloudbase_init_knows_every_option_of_the_samples() {
         let said = cloudbase.judge(&sample(name), &["--options"]);
         assert_eq!((&said["unknown"], &said["missing"]), (&json!([]), &json!([])), "{name}");
         let values = &said["values"];
-        // Nothing of ours goes into a log, onto a serial port or into a file of theirs; the port is ours.
+        // Our data must not reach a log, a serial port or a file of cloudbase-init; we use the serial port ourselves.
         assert_eq!((&values["debug"], &values["userdata_save_path"]), (&json!(false), &Value::Null), "{name}");
         assert_eq!(values["logging_serial_port_settings"], Value::Null, "{name}");
-        // The name comes before the data, which waits for it.
+        // The host name comes before the user data, which waits for it.
         let plugins: Vec<&str> = values["plugins"].as_array().expect("plug-ins").iter().filter_map(Value::as_str).collect();
         let place = |end: &str| plugins.iter().position(|plugin| plugin.ends_with(end));
         assert!(place("SetHostNamePlugin").is_some(), "{name}");
@@ -176,8 +176,8 @@ fn cloudbase_init_knows_every_option_of_the_samples() {
     }
 }
 
-/// The operator gives each machine its data by the channel that its configuration names; a guest that finds it there becomes a Node
-/// of the name that it was told.
+/// The operator delivers each machine's data through the channel that its configuration names. A guest that finds its data there becomes a Node with
+/// the given name.
 #[test]
 fn machines_join_by_every_channel() {
     world::run(async {
@@ -189,7 +189,7 @@ fn machines_join_by_every_channel() {
             let workers = Workers {
                 replicas: 1,
                 bootstrap: json!({"channel": channel.name()}),
-                // Time for a look at what it is given: that is taken away once the node is there.
+                // The delay gives the story time to read the seed, which is removed once the node has joined.
                 driver: json!({"simulated": {"delays": {"joinMilliseconds": 15_000}}}),
                 ..Workers::new(&namespace, &cp).await
             };
@@ -223,7 +223,7 @@ fn machines_join_by_every_channel() {
     });
 }
 
-/// What lies beside the machines of a simulated hypervisor in that namespace.
+/// Returns the seeds of the machines on a simulated hypervisor in that namespace.
 fn seeds(state: &Path, namespace: &str) -> Vec<SeedImage> {
     let homes = std::fs::read_dir(state.join(format!("{namespace}.lab"))).into_iter().flatten().filter_map(Result::ok);
     let seed = |home: PathBuf| match std::fs::read(home.join("config-drive.iso")) {

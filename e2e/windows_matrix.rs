@@ -1,8 +1,8 @@
-//! Story *windows matrix*: what is rendered for each Kubernetes minor, containerd line, Windows release and pair of options is read by the
-//! Windows program of that version, run by Wine, which must find no fault in it; and so does kube-proxy.exe with its settings for each pod network.
-//! Rendering only: no cluster, no guest.
-//! The newest minor and line with no option, each and all; with `CAPW_MATRIX=all` every minor, line and pair of options. Kubernetes 1.37 is not
-//! published as a Go module yet.
+//! Story *windows matrix*: the files are rendered for each Kubernetes minor, containerd line, Windows release and pair of options. The Windows
+//! program of that version, run by Wine, reads them and must find no fault. kube-proxy.exe does the same with its settings for each pod network. The
+//! story only renders: it has no cluster and no guest.
+//! It uses the newest minor and line with no option, each option and all options; with `CAPW_MATRIX=all` every minor, line and pair of options.
+//! Kubernetes 1.37 is not published as a Go module yet.
 
 mod judge;
 mod networks;
@@ -20,10 +20,10 @@ use self::networks::judge_networks;
 use crate::world::facts::facts;
 use crate::world::{step, wine};
 
-/// Lines of containerd, the version that judges each, and the Windows releases that it goes with.
+/// The containerd lines, the version that judges each, and the Windows releases that each supports.
 const LINES: [(&str, &str, &[&str]); 2] = [("1.7", "1.7.29", &["2019", "2022"]), ("2", "2.3.7", &["2019", "2022", "2025"])];
 
-/// Options and what each puts into the spec of a WindowsBootstrapConfig. One more is a line.
+/// Returns the options with their changes of a WindowsBootstrapConfig's spec. A new option is one more line.
 fn options() -> Vec<(&'static str, Value)> {
     vec![
         ("labels and taints", json!({"kubelet": {"nodeLabels": {"example.com/pool": "a"}, "taints": [{"key": "gpu", "effect": "NoExecute"}]}})),
@@ -111,7 +111,7 @@ fn windows_matrix() {
     step(format!("{rendered} payloads rendered, {} different files judged by their programs", seen.len()));
 }
 
-/// One object laid over another, as kubeadm lays a patch: lists are replaced, a null removes.
+/// Merges one object over another as kubeadm applies a patch: lists are replaced, and a null removes a field.
 fn merged(under: &Value, over: &Value) -> Value {
     let mut all = under.clone();
     json_patch::merge(&mut all, over);
@@ -119,13 +119,13 @@ fn merged(under: &Value, over: &Value) -> Value {
 }
 
 fn payload(version: &str, spec: &Value) -> Payload {
-    // An address, so that no program looks up a name.
+    // An IP address, so that no program resolves a name.
     let facts = BootstrapFacts { endpoint: "127.0.0.1:6443".into(), ..facts(version, whole(spec)) };
     let bootstrap = render(&facts).unwrap_or_else(|error| panic!("{version}, {spec}: {error}"));
     Payload::from_user_data(bootstrap.user_data.as_bytes()).expect("a payload")
 }
 
-/// The spec, all of whose fields exist: a kind leaves out those that it does not know.
+/// Parses the spec, and fails if a field does not exist, because serde drops unknown fields.
 fn whole(spec: &Value) -> WindowsBootstrapConfigSpec {
     let read: WindowsBootstrapConfigSpec = serde_json::from_value(spec.clone()).unwrap_or_else(|error| panic!("{spec}: {error}"));
     let unknown = unknown(spec, &serde_json::to_value(&read).expect("a spec"));
@@ -133,7 +133,7 @@ fn whole(spec: &Value) -> WindowsBootstrapConfigSpec {
     read
 }
 
-/// Names that are written and were not read.
+/// Returns the names that were written and not read.
 fn unknown(written: &Value, read: &Value) -> Vec<String> {
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => {
@@ -149,13 +149,13 @@ fn text(payload: &Payload, path: &str) -> String {
     String::from_utf8(payload.file(path).unwrap_or_else(|| panic!("the plan writes no {path}")).to_vec()).expect("text")
 }
 
-/// The cluster's configuration with the patch over it, as kubeadm lays it.
+/// Merges the patch over the cluster's configuration, as kubeadm does.
 fn kubelet_configuration(cluster: &Value, payload: &Payload) -> Value {
     let patch: Value = serde_saphyr::from_str(&text(payload, paths::KUBELET_PATCH)).expect("the patch is YAML");
     merged(cluster, &patch)
 }
 
-/// What a service gives to its program, but for the flag that asks for Windows' service manager.
+/// Returns the flags that a service passes to its program, without the flag that requires Windows' service manager.
 fn flags(payload: &Payload, service: &str, program: &str) -> Vec<String> {
     let line = payload.plan.items.iter().find_map(|item| match &item.kind {
         Kind::Service { name, command_line, .. } if name == service => Some(command_line.clone()),
@@ -166,7 +166,7 @@ fn flags(payload: &Payload, service: &str, program: &str) -> Vec<String> {
     flags.split(' ').filter(|flag| flag.starts_with("--") && *flag != "--windows-service").map(str::to_owned).collect()
 }
 
-/// The variables that a service starts with.
+/// Returns the environment variables of a service.
 fn variables(payload: &Payload, wanted: &str) -> Vec<(String, String)> {
     let lines = payload.plan.items.iter().find_map(|item| match &item.kind {
         Kind::ServiceEnvironment { service, variables: Variables::Plain(lines) } if service == wanted => Some(lines.clone()),

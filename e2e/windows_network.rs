@@ -1,7 +1,7 @@
-//! Story *Windows network*: a cluster with Flannel as its manifest makes it. CAPW says what Windows nodes could not share, changes it, and brings the
-//! network to Windows nodes. Two real ones join, and on each the real flanneld.exe takes the node's part of the network, containerd learns of it last,
-//! so that the Node turns Ready only then, the real kube-proxy.exe programs its load balancers, and other pods come once all connections are made. In
-//! place of HNS they ask what `e2e/hns` is; it carries no packets, and what it was asked for is what is judged.
+//! Story *Windows network*: a cluster with Flannel, installed from its manifest. CAPW reports the settings that Windows nodes cannot share, changes
+//! them, and brings the network to Windows nodes. Two real nodes join. On each, the real flanneld.exe sets up the node's part of the network.
+//! containerd gets its configuration last, so that only then the Node becomes Ready. The real kube-proxy.exe programs its load balancers, and other
+//! pods come once all connections work. `e2e/hns` replaces HNS: it carries no packets, so the story checks the requests to it.
 
 mod calico;
 mod cluster;
@@ -30,7 +30,7 @@ use crate::world::{self, ControlPlane, Kind, step, text, wait_for, wine};
 const LIMIT: Duration = Duration::from_secs(300);
 const NAMESPACE: &str = "capw-windows";
 const NETWORK: &str = "flannel.4096";
-/// Of a Windows node: two Linux nodes and the other Windows node.
+/// The other nodes, seen from a Windows node: two Linux nodes and the other Windows node.
 const OTHERS: usize = 3;
 
 #[test]
@@ -76,7 +76,7 @@ fn a_network_for_windows_nodes() {
     });
 }
 
-/// CAPW says what Windows nodes could not share, and changes it when it may.
+/// CAPW reports the settings that Windows nodes cannot share, and changes them once it is allowed to.
 async fn linux_side_is_put_right(cp: &ControlPlane, name: &str) {
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {}}})).await.expect("components can be asked for");
     linux_side::says(cp, name, linux_side::COMPATIBLE, "VniBelow4096", &["VNI 1", "port 8472"]).await;
@@ -85,7 +85,7 @@ async fn linux_side_is_put_right(cp: &ControlPlane, name: &str) {
     step("the Linux nodes use VNI and port of Windows");
 }
 
-/// kube-proxy ends, says so, and is started again.
+/// kube-proxy ends, which is logged, and is restarted.
 async fn kube_proxy_ends(cluster: &Cluster, guest: &wine::WineGuest, service: &str) {
     const ENDED: &str = "kube-proxy.exe: ended";
     let (starts, ends) = {
@@ -102,7 +102,7 @@ async fn kube_proxy_ends(cluster: &Cluster, guest: &wine::WineGuest, service: &s
     cluster.until("kube-proxy is started again", is_back).await;
 }
 
-/// Each Service with a ready endpoint has a load balancer, and no other has.
+/// Checks that a Service has a load balancer exactly if it has a ready endpoint.
 async fn hundred_services(cluster: &Cluster, node: &Value) -> Vec<String> {
     let guest = cluster.guest_of(node).expect("its guest");
     let vip = source_vip(&guest).expect("a source VIP");
@@ -115,7 +115,7 @@ async fn hundred_services(cluster: &Cluster, node: &Value) -> Vec<String> {
     served
 }
 
-/// HNS of a node loses its load balancers, and then all that it has.
+/// HNS of a node loses its load balancers, and then all its objects.
 async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
     let (guest, name) = (cluster.guest_of(node).expect("its guest"), text(node, "/metadata/name"));
     let (network, vip) = (objects(&guest, "networks"), source_vip(&guest).expect("a source VIP"));
@@ -146,24 +146,24 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
     step("HNS has lost the network, flanneld has recreated it, and kube-proxy runs in it");
 }
 
-/// Said by capw-node.exe.
+/// A message of capw-node.exe.
 const SEEN: &str = "kube-proxy has made load balancers";
 
-/// Whether what capw-node.exe has said last in each pod whose name starts so is this.
+/// Checks that the last message of capw-node.exe in each pod whose name starts with `start` contains `words`.
 async fn last_words(cluster: &Cluster, start: &str, words: &str) -> Result<(), String> {
     let lines = cluster.pods.lock().await.last_lines(start, "capw-node:");
     let other = lines.iter().find(|line| !line.contains(words));
     other.map_or(Ok(()), |line| Err(format!("the last words of a pod {start} are not `{words}`, but `{line}`")))
 }
 
-/// HNS has lost all objects of a kind.
+/// Makes HNS lose all objects of a kind.
 fn lose(guest: &wine::WineGuest, kind: &str) {
     for file in fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten() {
         fs::remove_file(file.path()).expect("HNS has the object");
     }
 }
 
-/// Its network is ready, and other pods come once one has reached what they need.
+/// The node's network is ready, and other pods come once a probe pod has reached everything that pods need.
 async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, node: &str, endpoint: &Value) {
     let (cp, name, address) = (&cluster.cp, cluster.name(), text(endpoint, "/IpConfigurations/0/IpAddress"));
     let reachable = parts_are_ready(cluster, guest, node, address).await;
@@ -177,7 +177,7 @@ async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, node: &str,
     step("once it reaches everything and is reached, by a NodePort too, the taint goes, and then both pods");
 }
 
-/// The same for the other node, where everything can be reached.
+/// Tries out the other node, where everything is reachable from the start.
 async fn both_take_pods(cluster: &Cluster, node: &Value) {
     let (guest, name) = (cluster.guest_of(node).expect("its guest"), text(node, "/metadata/name"));
     let endpoint = attach(&guest, node);
@@ -189,7 +189,7 @@ async fn both_take_pods(cluster: &Cluster, node: &Value) {
     step("both nodes are verified, and so the table says");
 }
 
-/// As the kubelet of a node says; it would say again and again that the pods do not run.
+/// Reports the parts as ready in place of the node's kubelet, which would keep reporting that the pods do not run.
 async fn parts_are_ready(cluster: &Cluster, guest: &wine::WineGuest, node: &str, address: &str) -> Reachable {
     guest.stop_kubelet();
     let reachable = Reachable::new(&cluster.cp, guest, node, address).await;
@@ -199,7 +199,7 @@ async fn parts_are_ready(cluster: &Cluster, guest: &wine::WineGuest, node: &str,
     reachable
 }
 
-/// Other pods come once one has reached everything and was reached.
+/// Other pods come once a probe pod has reached everything and was reached.
 async fn it_takes_pods(cluster: &Cluster, guest: &wine::WineGuest, node: &str, endpoint: &Value, reachable: &Reachable) {
     let (cp, address) = (&cluster.cp, text(endpoint, "/IpConfigurations/0/IpAddress"));
     let is_unverified = async || linux_side::is_unverified(&cp.get(Kind::NODE, node).await.expect("the Node"));
@@ -211,7 +211,7 @@ async fn it_takes_pods(cluster: &Cluster, guest: &wine::WineGuest, node: &str, e
     assert!(is_unverified().await, "nothing has connected to it");
     reached(cp, guest, node, text(endpoint, "/ID")).await;
     wait_for("other pods may come", LIMIT, || async { if is_unverified().await { Err("the taint is there") } else { Ok(()) } }).await;
-    // No kubelet ends the one, and the other has ended.
+    // No kubelet ends the first probe pod, and the second has ended.
     cp.wait_object(linux_side::PODS, &format!("{NAMESPACE}/probe-{node}"), "it is deleted", LIMIT, |pod| {
         (!pod["metadata"]["deletionTimestamp"].is_null()).then_some(())
     })
@@ -219,7 +219,7 @@ async fn it_takes_pods(cluster: &Cluster, guest: &wine::WineGuest, node: &str, e
     cp.wait_gone(linux_side::PODS, &format!("{NAMESPACE}/probe-back-{node}"), LIMIT).await;
 }
 
-/// Whether a node has its part of the network and everything that leads to so many others.
+/// Checks that a node has its part of the network, and routes to this number of other nodes.
 fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str, others: usize) -> Result<(), String> {
     let network = leased(node, guest, "vxlan", NETWORK, "Overlay")?;
     let data: Value = serde_json::from_str(annotation(node, "backend-data")).unwrap_or_default();
@@ -238,7 +238,7 @@ fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str, others: 
     Ok(())
 }
 
-/// The address that host-local keeps for kube-proxy.
+/// Returns the address that host-local reserves for kube-proxy.
 fn source_vip(guest: &wine::WineGuest) -> Option<String> {
     let store = guest.path(&format!(r"C:\var\lib\cni\networks\{NETWORK}"));
     let files = fs::read_dir(store).ok()?.flatten();

@@ -1,6 +1,6 @@
-//! Story *Windows policies*: a real API server understands every expression of the admission policies for pods on Windows nodes, and judges pods and
-//! what pods are made of by them. Each gets the warnings that it should, good ones none; only pods that cannot work are refused, and only if asked.
-//! What API servers of other minors take is said by the compiler of the real one, with the libraries of CEL that a minor has.
+//! Story *Windows policies*: a real API server understands every expression of the admission policies for Windows pods, and applies them to pods and
+//! workloads. Each object gets exactly the expected warnings. Only pods that cannot work are refused, and only on request. The real API server's
+//! compiler, with the CEL libraries of each minor, shows what API servers of other minors accept.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -21,15 +21,15 @@ use serde_json::{Value, json};
 use crate::world::{self, ControlPlane, Kind, Options, Tools, checkout, manifests, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// So many requests at once.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 4;
 const PODS: Kind = Kind::new("v1", "pods");
 const DEPLOYMENTS: Kind = Kind::new("apps/v1", "deployments");
 const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 const POLICIES: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
-/// The minors of Kubernetes whose API servers have this version of admission policies, up to the newest.
+/// The Kubernetes minors whose API servers have this version of admission policies, up to the newest.
 const MINORS: RangeInclusive<u32> = 30..=36;
-/// Kinds that pods are made of.
+/// The workload kinds that create pods.
 const WORKLOADS: [(&str, Kind); 5] = [
     ("Deployment", DEPLOYMENTS),
     ("DaemonSet", DAEMON_SETS),
@@ -82,7 +82,7 @@ fn the_api_servers_of_all_minors_take_every_expression() {
     let policies = policies();
     let written: usize = policies.iter().flat_map(|policy| fields.map(|field| policy["spec"][field].as_array().map_or(0, Vec::len))).sum();
     assert_eq!(compiled(&policies), MINORS.map(|minor| format!("1.{minor} takes {written}")).collect::<Vec<_>>());
-    // The library is there from 1.33 on, and an API server takes in new expressions what the one before it has, too.
+    // The library exists from 1.33 on. In a new expression, an API server accepts only what the previous minor has too.
     let newer = json!({"metadata": {"name": "newer"}, "spec": {"validations": [{"expression": "semver('1.0.0').major() == 1"}]}});
     let said = compiled(&[newer]);
     for minor in MINORS {
@@ -91,7 +91,7 @@ fn the_api_servers_of_all_minors_take_every_expression() {
     }
 }
 
-/// What API servers of [`MINORS`] refuse of these policies, and how many expressions they take.
+/// Returns the refusals of these policies by API servers of [`MINORS`], and the number of expressions that each accepts.
 fn compiled(policies: &[Value]) -> Vec<String> {
     let mut program = Command::new(Tools::own("policies"));
     program.args(MINORS.map(|minor| minor.to_string())).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -107,7 +107,7 @@ fn documents(path: &str) -> Vec<Value> {
     manifests::documents(&std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display())))
 }
 
-/// All that CAPW brings for pods on Windows nodes.
+/// Returns all objects that CAPW brings for pods on Windows nodes.
 fn objects(validation: ValidationMode) -> Vec<Value> {
     let host = Host { release: WindowsRelease::Server2022, hyper_v: false };
     windows_pods(&[host].into(), &Policies { validation, ..Policies::default() })
@@ -123,7 +123,7 @@ fn with_namespace(object: &Value) -> Value {
     object
 }
 
-/// An object of this kind that makes such pods.
+/// Returns a workload of this kind that creates such pods.
 fn workload(kind: &str, pod: &Value) -> Value {
     let labels = json!({"app": "a"});
     let mut template = json!({"metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]});
@@ -138,14 +138,14 @@ fn workload(kind: &str, pod: &Value) -> Value {
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": pod["metadata"]["name"]}, "spec": spec})
 }
 
-/// Those among all that CAPW brings for pods.
+/// Returns the policies among the objects that CAPW brings for pods.
 fn policies() -> Vec<Value> {
     let policies: Vec<Value> = objects(ValidationMode::Warn).into_iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").collect();
     assert_eq!(policies.len(), 3);
     policies
 }
 
-/// Waits until the API server has looked through each policy, and holds it to have found nothing.
+/// Waits until the API server has type-checked each policy, and fails if it found a problem.
 async fn understood(cp: &ControlPlane) {
     for policy in policies() {
         let is_seen = |policy: &Value| (policy["status"]["observedGeneration"] == policy["metadata"]["generation"]).then(|| policy["status"].clone());
@@ -154,7 +154,7 @@ async fn understood(cp: &ControlPlane) {
     }
 }
 
-/// Policies take effect moments after they are written.
+/// Waits until the policies take effect, moments after they are written.
 async fn enforced(cp: &ControlPlane, pods: &[Value], mode: ValidationMode) {
     let probe = named(pods, "privileged");
     wait_for(&format!("{mode:?} takes effect"), LIMIT, || async {
@@ -164,16 +164,16 @@ async fn enforced(cp: &ControlPlane, pods: &[Value], mode: ValidationMode) {
     .await;
 }
 
-/// What the API server says to a request.
+/// The API server's answer to a request.
 #[derive(Debug)]
 struct Answer {
     code: u16,
-    /// Why it was refused.
+    /// The reason for a refusal.
     message: String,
     warnings: Vec<String>,
 }
 
-/// Sends a request, again while the server is late.
+/// Sends a request, and repeats it while the server is overloaded.
 async fn ask(cp: &ControlPlane, request: impl Fn() -> http::request::Builder, body: &Value) -> Answer {
     wait_for("the API server answers", LIMIT, || async {
         let request = request().body(Body::from(body.to_string().into_bytes())).expect("a request");
@@ -188,25 +188,25 @@ async fn ask(cp: &ControlPlane, request: impl Fn() -> http::request::Builder, bo
     .await
 }
 
-/// Creates an object for show.
+/// Creates an object in a dry run.
 async fn created(cp: &ControlPlane, kind: Kind, object: &Value) -> Answer {
     let address = format!("{}?dryRun=All&fieldValidation=Strict", cp.api(kind, Some("default")).resource_url());
     ask(cp, || Request::post(&address).header("Content-Type", "application/json"), object).await
 }
 
-/// Merges JSON into an object for show.
+/// Merges JSON into an object in a dry run.
 async fn patched(cp: &ControlPlane, kind: Kind, path: &str, change: &Value) -> Answer {
     let address = format!("{}/{path}?dryRun=All&fieldValidation=Strict", cp.api(kind, Some("default")).resource_url());
     ask(cp, || Request::patch(&address).header("Content-Type", "application/strategic-merge-patch+json"), change).await
 }
 
-/// The rules that an answer tells.
+/// Returns the rules that an answer names.
 fn told(answer: &Answer) -> BTreeSet<&'static str> {
     let is_told = |message: &str| answer.warnings.iter().any(|warning| warning.contains(message)) || answer.message.contains(message);
     POD_RULES.iter().filter(|rule| is_told(rule.message)).map(|rule| rule.id).collect()
 }
 
-/// Whether the API server says of the object what is expected of the pod.
+/// Checks that the API server's answer for the object equals the expectation for the pod.
 async fn judged(cp: &ControlPlane, kind: Kind, object: &Value, pod: &Value, denies: bool) -> Result<(), String> {
     let answer = created(cp, kind, object).await;
     let expected: BTreeSet<&str> = text(pod, "/metadata/annotations/expected").split_whitespace().collect();
@@ -222,13 +222,13 @@ async fn judged(cp: &ControlPlane, kind: Kind, object: &Value, pod: &Value, deni
     if is_right { Ok(()) } else { Err(format!("{} {}: {expected:?} expected: {answer:?}", kind.plural, text(pod, "/metadata/name"))) }
 }
 
-/// What is not said as it should be of objects and the pods that they make.
+/// Returns the wrong answers for objects and the pods that they create.
 async fn judged_wrong(cp: &ControlPlane, objects: impl Iterator<Item = (Kind, Value, &Value)>, denies: bool) -> Vec<String> {
     let judged = stream::iter(objects).map(|(kind, object, pod)| async move { judged(cp, kind, &object, pod, denies).await.err() });
     judged.buffer_unordered(AT_ONCE).filter_map(ready).collect().await
 }
 
-/// As kubectl prints it.
+/// Checks that the page shows the warnings as kubectl prints them.
 async fn the_page_shows_what_is_said(cp: &ControlPlane, pods: &[Value]) {
     let path = checkout().join("docs/pods.md");
     let page = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -238,7 +238,7 @@ async fn the_page_shows_what_is_said(cp: &ControlPlane, pods: &[Value]) {
     assert!(!shown.is_empty() && shown.iter().all(|line| said.iter().any(|said| said == line)), "{shown:#?} is shown, {said:#?} is said");
 }
 
-/// The DaemonSets that bring the network break no rule.
+/// Checks that the DaemonSets for the network break no rule.
 async fn what_capw_brings_is_right(cp: &ControlPlane) {
     let parameters =
         Parameters { image: "registry.example.com/capw:v0".into(), api_server: "https://10.0.0.10:6443".into(), pull_secrets: Vec::new() };
@@ -254,7 +254,7 @@ async fn what_capw_brings_is_right(cp: &ControlPlane) {
     step("what CAPW itself brings breaks no rule");
 }
 
-/// A pod from before stays as it is, may be changed, and looked into by what works on Windows.
+/// A pod from before stays unchanged. It may be changed, and debugged with a container that works on Windows.
 async fn what_is_there_already_is_left_alone(cp: &ControlPlane, pod: &str) {
     let answer = patched(cp, PODS, pod, &json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert!(answer.code == 200 && answer.warnings.is_empty(), "{answer:?}");
@@ -270,7 +270,7 @@ async fn what_is_there_already_is_left_alone(cp: &ControlPlane, pod: &str) {
     step("pods from before are left alone");
 }
 
-/// Controllers write annotations all the time.
+/// A change of only the workload's own annotations is not judged, because controllers write them all the time.
 async fn only_changes_by_people_are_judged(cp: &ControlPlane, pod: &Value) {
     let mut deployment = with_namespace(&workload("Deployment", pod));
     deployment["spec"]["replicas"] = json!(0);

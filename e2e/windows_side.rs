@@ -1,5 +1,5 @@
-//! Story *Windows side*: what `capw components objects` prints is applied to a real cluster. Every field is accepted, each Windows node gets one
-//! pod of Flannel and one of kube-proxy whatever its taints, Linux nodes get none, and their accounts have the rights that the programs need.
+//! Story *Windows side*: the output of `capw components objects` is applied to a real cluster. Every field is accepted. Each Windows node gets one
+//! pod of Flannel and one of kube-proxy whatever its taints, Linux nodes get none, and the pods' accounts have the rights that the programs need.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -40,7 +40,7 @@ fn windows_nodes_get_flannel_and_kube_proxy() {
         .await;
         step("each Windows node gets one pod of each");
 
-        // The pods mount it.
+        // The pods mount this ConfigMap.
         wait_for("the cluster's authority is in the namespace", LIMIT, || async {
             cp.get(Kind::CONFIG_MAP, &format!("{NAMESPACE}/kube-root-ca.crt")).await.ok_or("there is none")
         })
@@ -54,7 +54,7 @@ fn windows_nodes_get_flannel_and_kube_proxy() {
     });
 }
 
-/// What is said of DaemonSets is what the real controller does with them, and the patches put them right.
+/// The real controller places DaemonSets as the findings predict, and the patches fix them.
 #[test]
 fn daemon_sets_are_placed_as_is_said() {
     world::run(async {
@@ -87,12 +87,12 @@ fn node(name: &str, os: &str, taints: Value) -> Value {
         "spec": {"taints": taints}})
 }
 
-/// As a person records a cluster.
+/// Records a cluster as a user does.
 async fn recorded(cp: &ControlPlane) -> Value {
     serde_json::from_str(&cp.kubectl(&["get", "nodes,daemonsets", "-A", "-o", "json"]).await).expect("JSON")
 }
 
-/// Waits until the pods are where the findings say. The DaemonSets for Linux that have one on the Windows node.
+/// Waits until the pods are where the findings say. Returns the DaemonSets for Linux that have a pod on the Windows node.
 async fn placed(cp: &ControlPlane) -> BTreeSet<String> {
     wait_for("the pods are where the findings say", LIMIT, || async {
         let sets = cp.list(DAEMON_SETS, Some("default")).await;
@@ -120,7 +120,7 @@ fn is_for_windows(set: &Value) -> bool {
     text(set, "/metadata/name").contains("windows-") || text(set, "/metadata/name") == "csi-smb-win"
 }
 
-/// The DaemonSets that have a pod on the Windows node.
+/// Returns the DaemonSets that have a pod on the Windows node.
 async fn on_windows(cp: &ControlPlane) -> BTreeSet<String> {
     let pods = cp.list(PODS, Some("default")).await;
     pods.iter()
@@ -139,7 +139,7 @@ fn printed() -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Whose pod it is, and the node that it was made for: no scheduler runs here.
+/// Returns the owner of a pod and the node that it was created for, because no scheduler runs here.
 fn set_and_node(pod: &Value) -> (String, String) {
     let node = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
     (text(pod, "/metadata/ownerReferences/0/name").to_owned(), text(pod, node).to_owned())
@@ -169,7 +169,7 @@ async fn rights(cp: &ControlPlane) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Of what was applied; of DaemonSets the generation, because their controller writes their status.
+/// Returns the versions of the applied objects. For a DaemonSet it is the generation, because the controller writes the status.
 async fn versions(cp: &ControlPlane, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     for object in objects {

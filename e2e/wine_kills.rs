@@ -1,5 +1,5 @@
-//! Story *Wine kills*: the operator, and with it the running Wine guest, is killed before and after some items of the plan and at the restart
-//! of Windows. The plan ends as an undisturbed one does, which a second guest shows, and kubeadm joins once.
+//! Story *Wine kills*: the operator, and with it the running Wine guest, is killed before and after some items of the plan and at the restart of
+//! Windows. The plan ends like an undisturbed one, as a second guest shows, and kubeadm joins once.
 
 mod disk;
 
@@ -15,7 +15,7 @@ use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Patience, simulated_vms, step, text, wait_for, wine};
 
 const LIMIT: Duration = Duration::from_secs(240);
-/// Item and state in the guest's reports, in the plan's order.
+/// The items and states in the guest's reports, in the plan's order.
 const KILLS: [(&str, &str); 6] = [
     ("settle", "reboot"),
     ("containerd-service", "done"),
@@ -24,10 +24,10 @@ const KILLS: [(&str, &str); 6] = [
     ("join", "done"),
     ("sentinel", "started"),
 ];
-/// Files that hold the token until the machine has joined; kubeadm may have made others.
+/// Files that hold the token until the machine has joined; kubeadm may have created others.
 const TOKEN_BEFORE_JOIN: [&str; 2] =
     ["wine/drive_c/ProgramData/capw/payload/secret/kubeadm-join.yaml", "wine/drive_c/ProgramData/capw/secret/kubeadm-join.yaml"];
-/// Between two looks for the report at which it is killed: a kill is at most that late.
+/// The time between two polls for the report that triggers a kill, and so the most that a kill is late.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[test]
@@ -47,8 +47,8 @@ fn killed_wine_guest_ends_the_same() {
         };
         workers.apply(&cp).await;
         let tokens = tokens(&cp, &workers).await;
-        // The guest goes on until the kill has come. It may fall into the join, or before the guest has written down what it said:
-        // then it says it again.
+        // The guest continues until it is killed. The kill may interrupt the join, or come before the guest has stored that it sent a report: then
+        // the guest sends the report again.
         let (mut cut, mut late, mut untold) = (0, 0, Vec::new());
         for (item, state) in KILLS {
             let reported = || async {
@@ -60,7 +60,7 @@ fn killed_wine_guest_ends_the_same() {
                     (exact, _) => Ok(exact == 0),
                 }
             };
-            // After a start of Windows a service may run by itself, and its item has nothing to start.
+            // After a start of Windows, a service may start automatically, and its item then has nothing to start.
             late += usize::from(soon(&format!("{item} {state}"), reported).await);
             capw.kill();
             wait_for("nothing of the guest runs", LIMIT, || async {
@@ -93,7 +93,7 @@ fn killed_wine_guest_ends_the_same() {
             let most = 1 + untold.iter().filter(|untold| *untold == item).count();
             assert!((1..=most).contains(&reports(&lines, item, "done")), "{item} in:\n{lines}");
         }
-        // A join that was cut runs again, and once more when it stumbles over what the first one left.
+        // An interrupted join runs again, and once more if it fails because of the first one's leftovers.
         let started = reports(&lines, "join", "started");
         assert!((1..=1 + 2 * cut).contains(&started), "kubeadm ran {started} times, and was cut {cut} times:\n{lines}");
         let joined = lines.lines().skip_while(|line| words(line) != ("join", "done"));
@@ -134,7 +134,7 @@ fn killed_wine_guest_ends_the_same() {
     });
 }
 
-/// Waits for a value more closely than [`wait_for`] does.
+/// Waits for a value, and polls more often than [`wait_for`].
 async fn soon<T, E: Display>(what: &str, look: impl AsyncFn() -> Result<T, E>) -> T {
     let mut patience = Patience::new(LIMIT);
     loop {
@@ -146,17 +146,17 @@ async fn soon<T, E: Display>(what: &str, look: impl AsyncFn() -> Result<T, E>) -
     }
 }
 
-/// The console of the only guest.
+/// Returns the path of the only guest's console.
 fn console(state: &Path) -> Option<PathBuf> {
     simulated_vms(state).first().map(|vm| state.join(&vm.datacenter).join(&vm.directory).join("console.log"))
 }
 
-/// How often the guest reported this.
+/// Returns how often the guest reported this item and state.
 fn reports(lines: &str, item: &str, state: &str) -> usize {
     lines.lines().filter(|line| words(line) == (item, state)).count()
 }
 
-/// Item and state of a report.
+/// Returns the item and the state of a report.
 fn words(line: &str) -> (&str, &str) {
     let mut words = line.split(' ').skip(3);
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())

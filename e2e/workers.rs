@@ -1,5 +1,5 @@
-//! A cluster with Windows workers as a user would write it, and the few looks at it that several stories share. No expectations
-//! of a single story live here.
+//! A cluster with Windows workers as a user would write it, and the few checks of it that several stories share. Expectations of a single story do
+//! not belong here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Product, SimulatedVm, Simulator, Tools, manifests, simulated_vms, text, wait_for};
 
-/// What people apply in a workload cluster.
+/// The manifests that users apply in a workload cluster.
 const WORKLOAD: &str = concat!(
     include_str!("../config/workload/account.yaml"),
     "---\n",
@@ -19,17 +19,17 @@ const WORKLOAD: &str = concat!(
     "---\n",
     include_str!("../config/workload/cluster-api.yaml"),
 );
-/// The account that the kubeconfigs given to CAPW are for, so that the audit log tells its calls from ours.
+/// The account of the kubeconfigs that CAPW gets, so that the audit log distinguishes its requests from ours.
 pub const REMOTE_USER: &str = "system:serviceaccount:kube-system:capw-remote";
 
-/// Whether CAPW asked, in the management cluster or, with the kubeconfig that it was given, in the workload cluster. There,
-/// Cluster API core uses the same kubeconfig under its own name.
+/// Whether CAPW sent a request, in the management cluster or, with the kubeconfig that it was given, in the workload cluster. There, Cluster API core
+/// uses the same kubeconfig with its own user agent.
 pub fn by_capw(event: &AuditEvent) -> bool {
     event.user == Capw::USER || (event.user == REMOTE_USER && !event.user_agent.contains("cluster-api"))
 }
 
-/// What was asked: verb and resource, or the address where there is none, e.g. `patch windowsmachines/status`. What CAPW asks of the workload
-/// cluster ends in ` (workload)`.
+/// Returns verb and resource of a request, or the URL if it has no resource, e.g. `patch windowsmachines/status`. CAPW's requests to the workload
+/// cluster end in ` (workload)`.
 pub fn asked(event: &AuditEvent) -> String {
     let resource = if event.resource.is_empty() { &event.uri } else { &event.resource };
     let slash = if event.subresource.is_empty() { "" } else { "/" };
@@ -37,36 +37,35 @@ pub fn asked(event: &AuditEvent) -> String {
     format!("{} {resource}{slash}{}{place}", event.verb, event.subresource)
 }
 
-/// A Cluster, its MachineDeployment and everything that they name. All objects of a kind have the same name, unless a field says
-/// otherwise.
+/// A Cluster, its MachineDeployment and all objects that they name. All objects of a kind have the same name, unless a field overrides it.
 #[derive(Debug, Clone)]
 pub struct Workers {
-    /// Where all of it lives.
+    /// The namespace of all objects.
     pub namespace: String,
     /// Name of the Cluster, its ExternalControlPlane, its WindowsCluster and the MachineDeployment.
     pub cluster: String,
     /// Name of the WindowsHypervisor.
     pub hypervisor: String,
-    /// Its `spec`: one driver.
+    /// The hypervisor's `spec`: one driver.
     pub driver: Value,
-    /// Name of the WindowsMachineTemplate. It cannot be changed once it is applied: a change wants another name.
+    /// Name of the WindowsMachineTemplate. An applied template is immutable: a change needs another name.
     pub template: String,
-    /// `spec` of the machines.
+    /// The `spec` of the machines.
     pub machine: Value,
-    /// Name of the WindowsBootstrapConfigTemplate; the same goes for it.
+    /// Name of the WindowsBootstrapConfigTemplate. An applied template is immutable: a change needs another name.
     pub bootstrap_template: String,
-    /// `spec` of the bootstrap configurations.
+    /// The `spec` of the bootstrap configurations.
     pub bootstrap: Value,
-    /// Machines.
+    /// The number of machines.
     pub replicas: usize,
-    /// Kubernetes on them.
+    /// The Kubernetes version of the machines.
     pub version: String,
-    /// Of the workload cluster.
+    /// The kubeconfig of the workload cluster.
     pub kubeconfig: String,
 }
 
 impl Workers {
-    /// Three machines of the usual size, `win-*` of the Cluster `c1` on the hypervisor `lab`, for the workload cluster `to`.
+    /// Returns three machines of the usual size, `win-*` of the Cluster `c1` on the hypervisor `lab`, for the workload cluster `to`.
     pub async fn new(namespace: &str, to: &ControlPlane) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -83,7 +82,7 @@ impl Workers {
         }
     }
 
-    /// What a user applies, in the order of a careful reader.
+    /// Returns the objects that a user applies, in the order that a careful reader expects.
     pub fn objects(&self) -> Vec<Value> {
         let own = |name: &str| json!({"name": name, "namespace": self.namespace});
         let secret = format!("{}-external-kubeconfig", self.cluster);
@@ -112,7 +111,7 @@ impl Workers {
         ]
     }
 
-    /// The WindowsCluster.
+    /// Returns the WindowsCluster.
     pub fn windows_cluster(&self) -> Value {
         json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
@@ -121,7 +120,7 @@ impl Workers {
         })
     }
 
-    /// The WindowsMachineTemplate.
+    /// Returns the WindowsMachineTemplate.
     pub fn machine_template(&self) -> Value {
         json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineTemplate",
@@ -130,7 +129,7 @@ impl Workers {
         })
     }
 
-    /// The WindowsBootstrapConfigTemplate.
+    /// Returns the WindowsBootstrapConfigTemplate.
     pub fn bootstrap_template(&self) -> Value {
         json!({
             "apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfigTemplate",
@@ -139,7 +138,7 @@ impl Workers {
         })
     }
 
-    /// The MachineDeployment.
+    /// Returns the MachineDeployment.
     pub fn machine_deployment(&self) -> Value {
         json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
@@ -153,7 +152,7 @@ impl Workers {
         })
     }
 
-    /// `spec` of a Machine made from the two templates.
+    /// Returns the `spec` of a Machine that uses the two templates.
     pub fn machine_spec(&self) -> Value {
         json!({
             "clusterName": self.cluster,
@@ -167,12 +166,12 @@ impl Workers {
         })
     }
 
-    /// Applies everything. Namespaces must be there before what is in them, so they go first.
+    /// Applies everything. Namespaces must exist before their objects, so they come first.
     pub async fn apply(&self, cp: &ControlPlane) {
         cp.apply_objects(&self.objects()).await;
     }
 
-    /// Has the VMs made by a simulator of that product, if one is named, and gives its login to CAPW.
+    /// Uses a simulator of that product for the VMs, if a product is named, and gives its login to CAPW.
     pub async fn go_to(&mut self, product: Option<Product>, cp: &ControlPlane, capw: &Capw) -> Option<Simulator> {
         let simulator = Simulator::start(product?, cp, capw, &self.name(&self.hypervisor));
         self.be_made_by(&simulator);
@@ -180,7 +179,7 @@ impl Workers {
         Some(simulator)
     }
 
-    /// Has the VMs made by a simulator, which may serve others too.
+    /// Uses a simulator for the VMs, which may serve other clusters too.
     pub fn be_made_by(&mut self, simulator: &Simulator) {
         self.driver = simulator.driver();
         self.bootstrap["channel"] = json!(simulator.channel());
@@ -192,19 +191,19 @@ impl Workers {
         cp.apply_objects(&[namespace, login]).await;
     }
 
-    /// Lets machines go to that hypervisor too: those that the WindowsCluster does not name are refused.
+    /// Allows machines on that hypervisor too. The WindowsCluster must name every hypervisor that its machines use.
     pub async fn admit(&self, cp: &ControlPlane, other: &str) {
         let both = json!({"spec": {"hypervisors": [{"name": self.hypervisor}, {"name": other}]}});
         cp.patch(Kind::WINDOWS_CLUSTER, &self.name(&self.cluster), &both).await.expect("a WindowsCluster with two hypervisors");
     }
 
-    /// `NAMESPACE/NAME`, as the looks of [`ControlPlane`] want it.
+    /// Returns `NAMESPACE/NAME`, as the methods of [`ControlPlane`] expect it.
     pub fn name(&self, name: &str) -> String {
         format!("{}/{name}", self.namespace)
     }
 
-    /// Waits until there are exactly `replicas` Machines, all Running and all made as `machine` and `version` say now, and a
-    /// Ready Node for each. Gives the Machines.
+    /// Waits until there are exactly `replicas` Machines, all Running and all with the current `machine` and `version`, and a Ready Node for each.
+    /// Returns the Machines.
     pub async fn wait_settled(&self, cp: &ControlPlane, to: &ControlPlane, deadline: Duration) -> Vec<Value> {
         wait_for(&format!("{} machines of {} are Running with Ready Nodes", self.replicas, self.name(&self.cluster)), deadline, || async {
             self.settled(cp, to).await
@@ -212,12 +211,12 @@ impl Workers {
         .await
     }
 
-    /// The same, as one look: the Machines, or what is not there yet.
+    /// Checks once whether the cluster is settled. Returns the Machines, or what is missing.
     pub async fn settled(&self, cp: &ControlPlane, to: &ControlPlane) -> Result<Vec<Value>, String> {
         let mut machines = cp.list(Kind::MACHINE, Some(&self.namespace)).await;
         machines.retain(|machine| text(machine, "/spec/clusterName") == self.cluster);
         let phases: Vec<&str> = machines.iter().map(|machine| text(machine, "/status/phase")).collect();
-        // Nearly every look ends here, at the price of one list.
+        // Nearly every poll ends here, at the cost of one list.
         if phases.len() != self.replicas || phases.iter().any(|phase| *phase != "Running") {
             return Err(format!("{} machines: {}", phases.len(), phases.join(", ")));
         }
@@ -241,7 +240,7 @@ impl Workers {
         if missing.is_empty() { Ok(machines) } else { Err(missing.join("; ")) }
     }
 
-    /// Waits until nothing is left of the Cluster in its namespace but what the user keeps: hypervisor, its login, and kubeconfig.
+    /// Waits until the namespace contains only the objects of the Cluster that the user keeps: hypervisor, its login, and kubeconfig.
     pub async fn wait_gone(&self, cp: &ControlPlane, deadline: Duration) {
         wait_for(&format!("nothing is left of {}", self.name(&self.cluster)), deadline, || async {
             let left = self.left_in_namespace(cp).await;
@@ -250,7 +249,7 @@ impl Workers {
         .await;
     }
 
-    /// The objects of the first kind that has some.
+    /// Returns the remaining objects of the first kind that has any.
     async fn left_in_namespace(&self, cp: &ControlPlane) -> Vec<String> {
         const KINDS: [Kind; 10] = [
             Kind::CLUSTER,
@@ -277,14 +276,14 @@ impl Workers {
     }
 }
 
-/// A kubeconfig for the account [`REMOTE_USER`], which has the rights of `config/workload` in the workload cluster.
+/// Returns a kubeconfig for the account [`REMOTE_USER`], which has the rights of `config/workload` in the workload cluster.
 pub async fn remote_kubeconfig(to: &ControlPlane) -> String {
     to.apply_objects(&manifests::documents(WORKLOAD)).await;
     let path = to.kubeconfig_for("kube-system", "capw-remote").await;
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// What joins have left in a workload cluster: Nodes, their Leases, tokens of ours, requests for certificates.
+/// Returns the objects that joins have left in a workload cluster: Nodes, their Leases, our tokens, certificate requests.
 pub async fn left_in_workload(to: &ControlPlane) -> Vec<String> {
     let mut left = Vec::new();
     for (kind, namespace) in [(Kind::NODE, None), (Kind::LEASE, Some("kube-node-lease")), (Kind::CERTIFICATE_SIGNING_REQUEST, None)] {
@@ -295,7 +294,7 @@ pub async fn left_in_workload(to: &ControlPlane) -> Vec<String> {
     left
 }
 
-/// Names of the bootstrap tokens of ours in a workload cluster.
+/// Returns the names of our bootstrap tokens in a workload cluster.
 pub async fn tokens(to: &ControlPlane) -> Vec<String> {
     let mut secrets = to.list(Kind::SECRET, Some("kube-system")).await;
     secrets.retain(|secret| text(secret, "/type") == "bootstrap.kubernetes.io/token");
@@ -303,7 +302,7 @@ pub async fn tokens(to: &ControlPlane) -> Vec<String> {
     secrets.iter().map(|secret| text(secret, "/metadata/name").to_owned()).collect()
 }
 
-/// Waits until nothing of any node is left in a workload cluster, and no VM on any simulated hypervisor of `capw`.
+/// Waits until a workload cluster contains nothing of any node, and the simulated hypervisors of `capw` contain no VM.
 pub async fn wait_nothing_left(to: &ControlPlane, capw: &Capw, deadline: Duration) {
     wait_for("no Node, token, request or VM is left", deadline, || async {
         let vms: Vec<SimulatedVm> = simulated_vms(capw.state());
@@ -313,8 +312,8 @@ pub async fn wait_nothing_left(to: &ControlPlane, capw: &Capw, deadline: Duratio
     .await;
 }
 
-/// Looks the whole time and fails: at no time two VMs for one machine, nor a VM whose machine is gone. It does not end. Files may
-/// show a VM for as long as `lag` after its end.
+/// Checks continuously, and fails if a machine has two VMs or a VM has no machine. Does not return. Files may show a VM for up to `lag` after its
+/// deletion.
 pub async fn watch_vms(cp: &ControlPlane, capw: &Capw, lag: Duration) {
     loop {
         let vms = simulated_vms(capw.state());
@@ -351,7 +350,7 @@ pub fn is_ready(node: &Value) -> bool {
     crate::world::condition(node, "Ready").is_some_and(|ready| ready["status"] == "True")
 }
 
-/// Whether everything in `part` is in `whole`.
+/// Whether `whole` contains everything in `part`.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part.iter().all(|(key, value)| whole.get(key).is_some_and(|found| contains(found, value))),

@@ -1,5 +1,5 @@
-//! Story *bad input*, second half: objects that the schema accepts and that are wrong. Each says so in a condition; none makes the
-//! operator panic, spin or write again and again, and all of them can be deleted.
+//! Story *bad input*, second half: objects that the schema accepts and that are wrong. Each reports that in a condition. None makes the operator
+//! panic, spin or write repeatedly, and all of them can be deleted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 use crate::wrong_objects::{CONTROL_PLANES, MACHINES, ORPHANS};
 
-/// Until all of it is said, and until all of it is gone.
+/// The limit until all objects report their problem, and until all are deleted.
 const LIMIT: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = "wrong";
-/// What a stuck object may cost while another machine becomes a node: some passes, and one every so many seconds.
+/// The reconciles that a stuck object may cost while another machine becomes a node: a fixed number, and one per this many seconds.
 const PASSES_EACH: f64 = 3.0;
 const SECONDS_EACH: f64 = 10.0;
 
@@ -58,7 +58,7 @@ fn parsed(patch: &str) -> Value {
     serde_json::from_str(patch).unwrap_or_else(|e| panic!("{patch}: {e}"))
 }
 
-/// Machine, WindowsMachine and WindowsBootstrapConfig of each case, made by hand and changed.
+/// Returns Machine, WindowsMachine and WindowsBootstrapConfig of each case, created by hand and changed.
 fn machines(good: &Workers) -> Vec<Value> {
     let mut objects = Vec::new();
     for case in MACHINES {
@@ -83,24 +83,24 @@ fn machines(good: &Workers) -> Vec<Value> {
         if case.name == "payload" {
             bootstrap["spec"]["files"] = json!([{"path": "C:\\k\\a", "content": noise(0)}, {"path": "C:\\k\\b", "content": noise(1)}]);
         }
-        // A Machine that names its Secret itself has none.
+        // A Machine that names its own Secret has no WindowsBootstrapConfig.
         let configured = machine.pointer("/spec/bootstrap/configRef").is_some();
         objects.extend(configured.then_some(bootstrap));
         objects.extend([windows, machine]);
     }
-    // Secrets that are there already and are not what they should be.
+    // Secrets that already exist with the wrong content or owner.
     objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("secret-taken"), "stringData": {"value": "another owner's"}}));
     objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("no-value"), "stringData": {"other": "x"}}));
     objects
 }
 
-/// 600,000 letters that cannot be compressed to less than three quarters.
+/// Returns 600,000 letters that do not compress below three quarters of their size.
 fn noise(seed: u32) -> String {
     let bytes: Vec<u8> = (0u32..14_063).flat_map(|index| Sha256::digest([seed.to_le_bytes(), index.to_le_bytes()].concat())).collect();
     STANDARD.encode(bytes).chars().take(600_000).collect()
 }
 
-/// Cluster, ExternalControlPlane and kubeconfig of each case.
+/// Returns Cluster, ExternalControlPlane and kubeconfig of each case.
 fn control_planes(good: &Workers) -> Vec<Value> {
     let mut objects = Vec::new();
     for case in CONTROL_PLANES {
@@ -122,7 +122,7 @@ fn control_planes(good: &Workers) -> Vec<Value> {
     objects
 }
 
-/// Objects that nothing owns: no object asks for anything yet, so nothing is done and nothing said.
+/// Returns objects without an owner. Nothing requires an action yet, so CAPW does nothing and reports nothing.
 fn orphans() -> Vec<Value> {
     let object = |(api_version, kind, spec): &(&str, &str, &str)| json!({"apiVersion": api_version, "kind": kind, "metadata": own("orphan"), "spec": parsed(spec)});
     ORPHANS.iter().map(object).collect()
@@ -149,9 +149,9 @@ async fn all_say_it(cp: &ControlPlane) {
     .await;
 }
 
-/// While a good machine becomes a node, nothing more is written about the wrong ones, and few looks are taken at them.
+/// While a good machine becomes a node, CAPW writes nothing about the wrong objects and rarely reconciles them.
 async fn the_rest_goes_on(cp: &ControlPlane, capw: &Capw, good: Workers) {
-    // The other half of a wrong pair waits for it, and says so once the wait has lasted a while.
+    // The other half of a wrong pair waits for it, and reports that once the wait has lasted a while.
     wait_for("both halves of every wrong machine have said how they are", LIMIT, || async {
         let mut silent = Vec::new();
         for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG] {
@@ -197,7 +197,7 @@ async fn the_rest_goes_on(cp: &ControlPlane, capw: &Capw, good: Workers) {
 }
 
 async fn everything_can_be_deleted(cp: &ControlPlane, capw: &Capw) {
-    // Machines first: of a Cluster that goes, Cluster API leaves those that call themselves part of the control plane.
+    // Delete the Machines first: when a Cluster is deleted, Cluster API leaves Machines that claim to be part of the control plane.
     for case in MACHINES {
         cp.delete(Kind::MACHINE, &format!("{NAMESPACE}/{}", case.name)).await;
     }

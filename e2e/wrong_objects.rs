@@ -1,18 +1,18 @@
-//! The tables of the second half of the story *bad input*: what is wrong in an object that the schema accepts, and what the object has
-//! to say of it. It must not act.
+//! The tables of the second half of the story *bad input*: objects that the schema accepts and that are wrong, and the conditions that they must
+//! have. This file only holds data.
 
 use crate::world::Kind;
 
-/// What an object has to say: a condition that is `False`.
+/// The expected report of an object: a condition that is `False`.
 pub struct Told {
     pub kind: Kind,
     pub condition: &'static str,
     pub reason: &'static str,
-    /// Parts of the message.
+    /// The parts that the message must contain.
     pub says: &'static [&'static str],
 }
 
-/// A machine. The texts are JSON merge patches: of the Machine, and of the specs of its WindowsMachine and WindowsBootstrapConfig.
+/// A machine. The texts are JSON merge patches for the Machine, and for the specs of its WindowsMachine and WindowsBootstrapConfig.
 pub struct Machine {
     pub name: &'static str,
     pub machine: &'static str,
@@ -21,7 +21,7 @@ pub struct Machine {
     pub told: Told,
 }
 
-/// A control plane: its spec, and merge patches of cluster and user in its kubeconfig, which lies under `key` in its Secret.
+/// A control plane: its spec, and merge patches for the cluster and the user in its kubeconfig, which is under `key` in its Secret.
 pub struct ControlPlane {
     pub name: &'static str,
     pub spec: &'static str,
@@ -91,7 +91,7 @@ pub const CONTROL_PLANES: &[ControlPlane] = &[
     control_plane("taken", "{}", "{}", "SecretConflict", &["Secret wrong/taken-kubeconfig", "remove it"]),
 ];
 
-/// API version, kind and spec.
+/// The API version, kind and spec of each object without an owner.
 pub const ORPHANS: &[(&str, &str, &str)] = &[
     (Kind::WINDOWS_MACHINE.api_version, "WindowsMachine", r#"{"image": "windows-server-2022"}"#),
     (Kind::WINDOWS_BOOTSTRAP_CONFIG.api_version, "WindowsBootstrapConfig", "{}"),

@@ -1,5 +1,5 @@
-//! Story *bad input* for pools: objects that the schema accepts and that are wrong. Each says so in a condition of the
-//! WindowsNodePool; none costs a machine that is there, none is written about again and again, and all of them can be deleted.
+//! Story *bad input* for pools: objects that the schema accepts and that are wrong. Each reports that in a condition of the WindowsNodePool. None
+//! costs an existing machine, none is written repeatedly, and all of them can be deleted.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated
 
 const LIMIT: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "wrong-pools";
-/// What a stuck pool may cost while another one grows: some passes, and one every so many seconds.
+/// The reconciles that a stuck pool may cost while another pool grows: a fixed number, and one per this many seconds.
 const PASSES_EACH: f64 = 6.0;
 const SECONDS_EACH: f64 = 10.0;
 
-/// A pool: what is merged into its MachinePool's and its WindowsNodePool's spec, and what the WindowsNodePool says.
+/// A pool: the patches for the specs of its MachinePool and its WindowsNodePool, and the report of the WindowsNodePool.
 struct Case {
     name: &'static str,
     machine_pool: &'static str,
@@ -91,7 +91,7 @@ fn wrong_pools_say_so_and_lose_nothing() {
     });
 }
 
-/// The good pool under another name with one machine, made wrong.
+/// Returns a broken copy of the good pool, with another name and one machine.
 fn objects(good: &Pool, case: &Case) -> [Value; 3] {
     let parsed = |patch: &str| json!({"spec": serde_json::from_str::<Value>(patch).unwrap_or_else(|e| panic!("{patch}: {e}"))});
     let [mut config, mut node_pool, mut machine_pool] = good.objects();
@@ -107,7 +107,7 @@ fn objects(good: &Pool, case: &Case) -> [Value; 3] {
     [config, node_pool, machine_pool]
 }
 
-/// Waits for the condition Ready of a WindowsNodePool to say this.
+/// Waits until the condition Ready of a WindowsNodePool has this reason and these parts in its message.
 async fn says(cp: &ControlPlane, name: &str, reason: &str, parts: &[&str]) {
     wait_for(&format!("{name} says {reason} {parts:?}"), LIMIT, || async {
         let pool = cp.get(Kind::WINDOWS_NODE_POOL, &format!("{NAMESPACE}/{name}")).await.ok_or("no pool")?;
@@ -118,7 +118,7 @@ async fn says(cp: &ControlPlane, name: &str, reason: &str, parts: &[&str]) {
     .await;
 }
 
-/// Waits until the MachinePool has so many Machines, all Running; gives them.
+/// Waits until the MachinePool has this number of Machines, all Running. Returns them.
 async fn machines_of(cp: &ControlPlane, pool: &str, count: usize) -> Vec<Value> {
     wait_for(&format!("{count} machines of {pool} are Running"), LIMIT, || async {
         let mut machines = cp.list(Kind::MACHINE, Some(NAMESPACE)).await;
@@ -129,7 +129,7 @@ async fn machines_of(cp: &ControlPlane, pool: &str, count: usize) -> Vec<Value> 
     .await
 }
 
-/// The good pool is made wrong and set right again: it says so, and keeps its machines.
+/// The good pool is broken and fixed again: it reports the problem, and keeps its machines.
 async fn a_good_pool_loses_nothing(cp: &ControlPlane, good: &Pool) {
     let before = names(&machines_of(cp, "pool", 2).await);
     let mark = cp.audit_mark();
@@ -158,12 +158,12 @@ async fn a_good_pool_loses_nothing(cp: &ControlPlane, good: &Pool) {
     step("a good pool that is made wrong keeps its machines");
 }
 
-/// A WindowsMachine of another owner that carries the labels of a pool: neither counted nor touched.
+/// A WindowsMachine of another owner with the labels of a pool is neither counted nor touched.
 async fn a_machine_that_only_looks_like_one_of_the_pool(cp: &ControlPlane, good: &Pool) {
     let own = names(&machines_of(cp, "pool", 2).await);
     let template = cp.get(Kind::WINDOWS_MACHINE, &good.workers.name(own.first().expect("a machine"))).await.expect("a WindowsMachine");
     let mut labels = template["metadata"]["labels"].clone();
-    // Without this one, Cluster API leaves it alone too.
+    // Without this label, Cluster API leaves the object alone too.
     json_patch::merge(&mut labels, &json!({"cluster.x-k8s.io/pool-name": null}));
     let foreign = json!({
         "apiVersion": Kind::WINDOWS_MACHINE.api_version, "kind": "WindowsMachine",
@@ -186,7 +186,7 @@ async fn a_machine_that_only_looks_like_one_of_the_pool(cp: &ControlPlane, good:
     step("a machine with the labels of a pool is not one of the pool");
 }
 
-/// While the good pool grows, nothing is written about the wrong ones, and few looks are taken at them.
+/// While the good pool grows, CAPW writes nothing about the wrong pools and rarely reconciles them.
 async fn silent(cp: &ControlPlane, capw: &Capw, good: &mut Pool) {
     let (mark, begun) = (cp.audit_mark(), Instant::now());
     let passes = || capw.metric("capw_reconciles_total", &["controller=\"windowsnodepool\""]);
@@ -206,8 +206,8 @@ async fn silent(cp: &ControlPlane, capw: &Capw, good: &mut Pool) {
     step(format!("the good pool grew; {passes} passes over {} pools meanwhile", CASES.len() + 1));
 }
 
-/// A ResourceQuota for fewer machines than are asked for: as many as fit are made, the pool says which quota, asks rarely, and goes
-/// on when there is room.
+/// A ResourceQuota allows fewer machines than desired. CAPW creates as many as fit, the pool names the quota, retries rarely, and continues when
+/// there is room.
 async fn no_quota(cp: &ControlPlane, capw: &Capw) {
     const COUNTED: &str = "count/windowsmachines.infrastructure.cluster.x-k8s.io";
     let pool = Pool::new("quota", 4, cp).await;
@@ -219,7 +219,7 @@ async fn no_quota(cp: &ControlPlane, capw: &Capw) {
     };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quota"}});
     cp.apply_objects(&[namespace, quota(2)]).await;
-    // It counts once its controller has looked at it.
+    // The quota takes effect once its controller has processed it.
     cp.wait_object(Kind::new("v1", "resourcequotas"), "quota/few-machines", "it is in force", LIMIT, |quota| {
         (quota["status"]["hard"][COUNTED] == "2").then_some(())
     })
@@ -236,7 +236,7 @@ async fn no_quota(cp: &ControlPlane, capw: &Capw) {
     }
     let two = Pool { workers: workers::Workers { replicas: 2, ..pool.workers.clone() }, spec: json!({}), labels: json!({}) };
     let before = names(&two.workers.wait_settled(cp, cp, LIMIT).await);
-    // One of a batch was refused, and all of it with it: that is done again after half a minute, not at every event.
+    // A refused machine refuses its whole batch. CAPW retries after half a minute, not at every event.
     let refused = cp.audit().into_iter().filter(|e| e.user == Capw::USER && e.verb == "create" && e.code == 403 && e.namespace == "quota").count();
     let most = 12 + begun.elapsed().as_secs() / 30;
     assert!((1..=most).contains(&(refused as u64)), "{refused} refused requests, at most {most} expected");

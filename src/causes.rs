@@ -1,8 +1,8 @@
-//! An error and its causes, for people.
+//! Formats an error and its causes for people.
 
 use std::error::Error;
 
-/// An error and its causes in one line, without the repetitions that many errors make.
+/// Formats an error and its causes in one line, without the repetitions that many errors contain.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,4 @@
-//! Holds the page about coverage against the tree: each requirement has one row, and what a row names of code, tests and pages exists.
+//! Checks the page about coverage against the tree: each requirement has one row, and the code, tests and pages that a row names exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use regex::{Captures, Regex};
 use crate::references::{missing, root, texts};
 
 const PAGE: &str = "docs/coverage.md";
-/// How many requirements there are. Their numbers are their names: none is ever given to another one.
+/// The number of requirements. Each number names one requirement and is never reused.
 const REQUIREMENTS: usize = 136;
 
-/// The cells of a row of the page that are held against the tree.
+/// The cells of a row of the page that are checked against the tree.
 struct Row<'a> {
     number: &'a str,
     state: &'a str,
@@ -22,7 +22,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A line that begins with a number. All others are `None`.
+    /// Parses a line that begins with a number. `None` for other lines.
     fn read(line: &'a str) -> Option<Result<Self, String>> {
         let cells = line.strip_prefix("| ").filter(|cells| cells.starts_with(|c: char| c.is_ascii_digit()))?;
         let cells: Vec<&str> = cells.trim_end_matches('|').split('|').map(str::trim).collect();
@@ -32,7 +32,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// What is wrong, with what to do. `texts` has the pages.
+    /// Returns the faults of the row, each with its fix. `texts` has the pages.
     fn wrong(&self, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
         let mut wrong = entries(self.code, "`PATH`", "`([^`:]+)`", |found| no_file(&found[1]));
         wrong.extend(entries(self.tests, "`PATH::NAME`", "`([^`:]+)::([a-z0-9_]+)`", |found| no_test(&found[1], &found[2])));
@@ -44,7 +44,7 @@ impl<'a> Row<'a> {
         wrong.into_iter().map(|what| format!("row {}: {what}", self.number)).collect()
     }
 
-    /// What the state needs and the row does not have.
+    /// Returns the part that the state requires and the row lacks.
     fn unfounded(&self) -> Option<&'static str> {
         let (code, tests, pages) = (!self.code.is_empty(), !self.tests.is_empty(), !self.pages.is_empty());
         match self.state {
@@ -59,7 +59,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What is wrong with the entries of a cell, which commas separate: those of another form, and those that `judge` finds wrong.
+/// Returns the faults of a cell with comma-separated entries: those of another form, and those that `judge` rejects.
 fn entries(cell: &str, form: &str, pattern: &str, judge: impl Fn(&Captures) -> Option<String>) -> Vec<String> {
     let pattern = Regex::new(&format!("^{pattern}$")).unwrap();
     let wrong = cell.split(", ").filter(|entry| !entry.is_empty()).filter_map(|entry| match pattern.captures(entry) {
@@ -80,7 +80,7 @@ fn no_test(path: &str, name: &str) -> Option<String> {
     (!test.is_match(&text)).then(|| format!("{path} has no test {name}: name the one that shows it now, or say `Not yet: …`"))
 }
 
-/// What is wrong with the numbers of all rows.
+/// Returns the faults in the numbers of all rows.
 fn misnumbered(numbers: &[&str]) -> Vec<String> {
     let requirements: Vec<String> = (1..=REQUIREMENTS).map(|number| number.to_string()).collect();
     let times = |requirement: &str| numbers.iter().filter(|number| **number == requirement).count();

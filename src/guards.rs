@@ -1,24 +1,24 @@
-//! Guards against a crash, a late watch and a lost reply. The fault plans of `kinds/model` take one away at a time, and one of the
-//! plans has to notice. Outside tests each of them always holds. Guards that a unit test can miss need no word here: `make mutants` takes them away.
+//! Guards against a crash, a late watch and a lost reply. The fault plans of `kinds/model` disable one at a time, and one of the plans has to
+//! notice. Outside tests every guard always holds. Guards that unit tests cover are not listed here: `make mutants` disables them.
 
-/// One of them.
+/// A guard that tests can disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// A WindowsMachine has our finalizer before its VM is made.
+    /// A WindowsMachine has our finalizer before its VM is created.
     MachineFinalizer,
-    /// A WindowsBootstrapConfig has our finalizer before its token is made.
+    /// A WindowsBootstrapConfig has our finalizer before its token is created.
     ConfigFinalizer,
-    /// A token of ours that is there already is used.
+    /// An existing token of ours is used.
     FoundToken,
-    /// A configuration goes after its token.
+    /// A configuration is released after its token is deleted.
     TokenBeforeFinalizer,
-    /// That a token is gone is reported after its deletion.
+    /// The removal of a token is reported after its deletion.
     TokenBeforeReport,
-    /// A WindowsMachine goes after proof that its VM is gone.
+    /// A WindowsMachine is released after proof that its VM is gone.
     ProofOfAbsence,
-    /// The machines of a pool that no watch has shown yet are counted.
+    /// The machines of a pool that no watch has reported yet are counted.
     MadeMachines,
-    /// A create without answer is tried again with the same name.
+    /// A create without an answer is retried with the same name.
     UnansweredNames,
 }
 

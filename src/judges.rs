@@ -1,9 +1,10 @@
-//! Other programs that judge what this project writes. Where one is not installed, tests judge without it and say so; in CI it has to be there.
+//! External programs that check the files of this project. If one is not installed, tests run without it and report that; in CI it must be
+//! installed.
 
 use std::io::ErrorKind;
 use std::process::{Command, Output};
 
-/// What a judge says; `None` if it is not installed.
+/// Returns the output of a program; `None` if it is not installed.
 #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
 pub fn output(judge: &mut Command) -> Option<Output> {
     let output = judge.output();

@@ -1,4 +1,4 @@
-//! The test that holds the layers of `lib.rs` against the code.
+//! The test that checks the code against the layers of `lib.rs`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 mod graph;
 
-/// What each room may use besides itself. A room is a folder of `src`, but for [`DECISIONS`].
+/// The rooms that each room may use besides itself. A room is a folder of `src`, except for [`DECISIONS`].
 const ALLOWED: &[(&str, &[&str])] = &[
     ("causes", &[]),
     ("guards", &[]),
@@ -51,11 +51,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The pure files of the kinds, told by their names.
+/// The room of the pure files of the kinds, which are recognized by their names.
 const DECISIONS: &str = "decisions";
 const PURE: [&str; 3] = ["decide", "report", "messages"];
 
-/// The room of a module, e.g. of `kinds::pool::decide::member`.
+/// Returns the room of a module, e.g. of `kinds::pool::decide::member`.
 fn room(module: &[String]) -> &str {
     match module {
         [kinds, _, file, ..] if kinds == "kinds" && PURE.contains(&file.as_str()) => DECISIONS,
@@ -64,7 +64,7 @@ fn room(module: &[String]) -> &str {
     }
 }
 
-/// Most lines of a file.
+/// The most lines of a file.
 const LINES: usize = 400;
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -108,7 +108,7 @@ fn every_file_uses_only_what_its_room_allows() {
         for used in graph::used_paths(text).into_iter().chain(of_tests) {
             let Some(target) = graph::target(&files, module, &used) else { continue };
             let target = self::room(&target);
-            // Tests of every room have judges and rigs.
+            // Tests of every room may use judges and testing.
             if target != room && !["judges", "testing"].contains(&target) && !allowed.contains(&target) {
                 wrong.insert(format!("{path}: {room} must not use {target} ({used})"));
             }

@@ -1,7 +1,7 @@
-//! CAPW: a Cluster API infrastructure, bootstrap and control plane provider that makes Windows Server worker nodes.
+//! CAPW: a Cluster API infrastructure, bootstrap and control plane provider that creates Windows Server worker nodes.
 //!
 //! ```text
-//!             main → cli → operator                     knows everything; owns clock, randomness, environment
+//!             main → cli → operator                     uses every layer; owns clock, randomness, environment
 //!                             │
 //!                           kinds ──► autoscaler          one folder per kind: triggers, reconcile, observe, act
 //!         ┌───────────────────┼──────────────────────────┐
@@ -9,15 +9,15 @@
 //!         │                 │               │
 //!         └────► kinds/*/{decide,report,messages}         pure: no async, no client, no clock, no randomness
 //!                    │      │               │
-//!                  domain   bootstrap ◄─────┘             pure: what the decisions of several kinds share; how a node is set up
+//!                  domain   bootstrap ◄─────┘             pure: the rules that several kinds share; the setup of a node
 //!                    │ └──────┬──┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
-//!                components                              pure: objects of a cluster → its pod network, what keeps Windows nodes from it, what brings it
-//!                    └──── vm, api, causes, guards       pure words; registry: values that are shared by key
+//!                components                              pure: objects of a cluster → its pod network, the obstacles for Windows nodes, the provider
+//!                    └──── vm, api, causes, guards       pure types; registry: values that are shared by key
 //! ```
 //!
-//! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. What a pass of a kind may write is said at the top of its
-//! folder's `mod.rs`; a crash between two writes is repaired by the next pass, which observes again.
+//! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. The top of each kind's `mod.rs` lists what its passes
+//! may write; a crash between two writes is repaired by the next pass, which observes again.
 //! The test below reads the `use crate::` lines and enforces the arrows.
 
 pub mod api;

@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match cli::main(Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         Err(error) => {
-            // Standard error may be closed; there is no one left to tell then.
+            // Standard error may be closed; then the error cannot be reported.
             let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("capw: {error}\n"));
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! The composition root: knows every part, puts them together, runs them and stops them. Owns clock, randomness and signals.
+//! The composition root: creates every part, connects them, runs them and stops them. Owns clock, randomness and signals.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,24 +40,24 @@ use crate::telemetry::http::{listen, serve_probes};
 use crate::telemetry::requests::{Counted, Rate};
 use crate::telemetry::{Metrics, Passes, Readiness};
 
-/// Passes that run when a stop is asked for may take so long to reach the edge of an effect.
+/// The time that running passes have, after a stop is requested, to reach a safe point.
 const DRAIN: Duration = Duration::from_secs(10);
 const RELEASE: Duration = Duration::from_secs(3);
-/// Requests per second that ask whether a client may read the metrics, and how many may come at once.
+/// The requests per second that check whether a client may read the metrics, and the burst.
 const REVIEWS: (u32, u32) = (5, 10);
-/// What a process awaits until its watches (or its turn) have begun.
+/// The readiness condition of a process until its watches (or its turn) have begun.
 const START: &str = "start of the controllers";
 
-/// What `capw run` is told.
+/// The settings of `capw run`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub roles: Roles,
-    /// The namespaces that it works on.
+    /// The namespaces that this process works on.
     pub namespaces: Namespaces,
     pub watch_filter: Option<String>,
-    /// Namespaces whose standalone pools may join the cluster that this process runs in; `None`: that of the kubeconfig's context.
+    /// The namespaces whose standalone pools may join the cluster that this process runs in; `None`: the namespace of the kubeconfig's context.
     pub own_cluster: Option<Namespaces>,
-    /// The election; `None`: this process works at once.
+    /// The leader election; `None`: this process works at once.
     pub election: Option<Election>,
     pub health_address: SocketAddr,
     pub diagnostics_address: SocketAddr,
@@ -65,16 +65,16 @@ pub struct Settings {
     pub insecure_diagnostics: bool,
     pub simulated_state: PathBuf,
     pub simulated_guests: bool,
-    /// Folder of the programs that guests of kind Wine run.
+    /// The folder of the programs that guests of kind Wine run.
     pub wine_programs: Option<PathBuf>,
-    /// Passes at the same time, for each controller.
+    /// The most passes at the same time, for each controller.
     pub concurrency: u16,
-    /// Requests per second to the management cluster, 0 for no limit, and how many may come at once.
+    /// The requests per second to the management cluster, 0 for no limit, and the burst.
     pub qps: u32,
     pub burst: u32,
-    /// Name of this process, e.g. of its pod; made unique for the election.
+    /// The name of this process, e.g. of its pod; made unique for the election.
     pub instance: String,
-    /// Whether certificates of kubelets' own servers are approved, for machines that ask the cluster's authority for one.
+    /// Whether serving certificates of kubelets are approved, for machines that request one from the cluster's authority.
     pub approve_serving_certificates: bool,
     /// The image of CAPW, as Windows nodes pull it.
     pub image: Option<String>,
@@ -82,15 +82,15 @@ pub struct Settings {
     pub autoscaler: Option<autoscaler::server::Settings>,
 }
 
-/// Where the lease is.
+/// The place of the lease.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// `None`: the namespace of the pod, or of the kubeconfig's context.
+    /// The namespace of the lease; `None`: the namespace of the pod, or of the kubeconfig's context.
     pub namespace: Option<String>,
     pub lease: String,
 }
 
-/// Why the program ends before it was told to.
+/// Why the program ends before it is stopped.
 #[derive(Debug, Error)]
 pub enum OperatorError {
     #[error("no Kubernetes cluster: {0}; set KUBECONFIG, or run in a cluster with a service account")]
@@ -105,7 +105,7 @@ pub enum OperatorError {
     LeadershipLost(String),
 }
 
-/// Runs until SIGTERM or SIGINT: then takes no new work, lets passes finish and gives the lease back.
+/// Runs until SIGTERM or SIGINT. Then it takes no new work, lets passes finish and releases the lease.
 pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let [stop, _] = stop_on_signals()?;
     read_schemas();
@@ -121,9 +121,9 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let namespace = config.default_namespace.clone();
     let connect =
         |config, rate| connect(config, &metrics, rate, "management", &Limits::of_management()).map_err(|e| OperatorError::NoCluster(chain(&e)));
-    // A renewal must not wait for its turn behind our own requests, nor on their connections.
+    // A renewal must not wait behind our own requests, nor use their connections.
     let own = connect(config.clone(), Rate::new(0, 1))?;
-    // Anyone who reaches the port of the metrics causes reviews: they have turns of their own.
+    // Anyone who reaches the port of the metrics causes reviews, so they have a separate rate.
     let reviews = connect(config.clone(), Rate::new(REVIEWS.0, REVIEWS.1))?;
     let client = connect(config, Rate::new(settings.qps, settings.burst))?;
     tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "starting");
@@ -157,7 +157,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     handle.close();
     end.cancel();
     for server in servers {
-        // Open connections of scrapers are not waited for.
+        // Open connections of scrapers are closed without waiting.
         server.abort();
     }
     tracing::info!("stopped");
@@ -246,7 +246,7 @@ async fn work(
         }
     });
     let controllers = async {
-        // In this order: the first poll of the controllers starts their watches, and with them what readiness awaits.
+        // The order matters: the first poll of the controllers starts their watches, which add their readiness conditions.
         tokio::join!(kinds::run(parts, settings.roles, &controllers_loop, &watching), async { readiness.met(START) });
     };
     let limit = async {
@@ -264,7 +264,7 @@ async fn work(
     }
 }
 
-/// Lets those in whom the API server lets in.
+/// Accepts the clients that the API server authorizes.
 fn authorize(reviews: Reviews) -> Authorize {
     Arc::new(move |token, path| {
         let reviews = reviews.clone();
@@ -283,7 +283,7 @@ fn authorize(reviews: Reviews) -> Authorize {
     })
 }
 
-/// Hosts the guests of simulated VMs below a directory and does nothing else, until SIGTERM or SIGINT.
+/// Hosts only the guests of simulated VMs below a directory, until SIGTERM or SIGINT.
 pub async fn host_guests(state: PathBuf, wine_programs: Option<PathBuf>) -> Result<(), OperatorError> {
     let [stop, _] = stop_on_signals()?;
     Drivers::new(driver_settings(state, true, wine_programs, 1, &Metrics::default())).run(stop).await;
@@ -309,10 +309,10 @@ fn driver_settings(
     }
 }
 
-/// A client that is counted, kept below a rate, and does not repeat requests behind the back of a reconcile.
+/// Creates a client that is counted, limited in its rate, and does not retry requests on its own.
 fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static str, limits: &Limits) -> kube::Result<Client> {
     config.default_retry = false;
-    // Proxies are not built in; a variable that is meant for others must not stop us.
+    // Proxies are not built in; a variable for other programs must not stop us.
     config.proxy_url = None;
     if let Ok(agent) = HeaderValue::try_from(BUILD.user_agent()) {
         config.headers.push((USER_AGENT, agent));
@@ -320,7 +320,7 @@ fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static 
     Ok(ClientBuilder::try_from(config)?.with_layer(limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
 }
 
-/// Cancelled at the first SIGTERM or SIGINT, and at the second one.
+/// Returns two tokens, which are cancelled at the first SIGTERM or SIGINT, and at the second one.
 pub fn stop_on_signals() -> Result<[CancellationToken; 2], OperatorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(OperatorError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(OperatorError::Signals)?;
@@ -338,7 +338,7 @@ pub fn stop_on_signals() -> Result<[CancellationToken; 2], OperatorError> {
     Ok(stops)
 }
 
-/// The time now, for commands that look once.
+/// Returns the current time, for commands that read it once.
 #[allow(clippy::disallowed_methods)]
 pub fn now() -> Timestamp {
     Timestamp::now()
@@ -351,12 +351,12 @@ fn clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The secret half of a bootstrap token: 16 characters of 0-9a-z from the system's generator.
+/// Creates the secret half of a bootstrap token: 16 characters of 0-9a-z from the system's generator.
 fn token_secret() -> SecretString {
     random_text(16).into()
 }
 
-/// So many characters of 0-9a-z from the system's generator.
+/// Returns `length` characters of 0-9a-z from the system's generator.
 #[allow(clippy::disallowed_methods)]
 pub fn random_text(length: usize) -> String {
     let mut random = rand::rng();
@@ -369,7 +369,7 @@ mod tests {
     use secrecy::ExposeSecret;
     use std::collections::HashSet;
 
-    /// What Kubernetes gives a pod that is to end, before it is killed.
+    /// The time that Kubernetes gives a stopping pod before it kills it.
     #[test]
     fn a_stop_takes_less_time_than_it_is_given() {
         let manifest = include_str!("../config/manager/deployment.yaml");

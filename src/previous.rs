@@ -1,5 +1,5 @@
-//! Objects as the release before this one has stored them: this one reads them, loses nothing of them, and takes them for its own.
-//! `make upgrade` says the same with both releases; this costs nothing and says where.
+//! Objects as the previous release has stored them: this release reads them, loses nothing of them, and accepts them as its own. `make upgrade`
+//! checks the same with both releases; these tests cost nothing and name the place of a fault.
 
 use kube::Resource;
 use serde::Serialize;
@@ -25,7 +25,7 @@ fn all<K: Resource<DynamicType = ()> + DeserializeOwned>() -> Vec<K> {
     ours.map(|object| serde_json::from_value(object).unwrap()).collect()
 }
 
-/// The fields of `stored` that `read` does not hold, or holds with another value.
+/// Returns the fields of `stored` that `read` lacks, or holds with another value.
 fn lost(stored: &Value, read: &Value, at: &str) -> Vec<String> {
     match (stored, read) {
         (Value::Object(stored), Value::Object(read)) => {
@@ -87,7 +87,7 @@ fn machines_of_the_release_before_are_up_to_date() {
     for pool in all::<WindowsNodePool>() {
         let name = pool.metadata.name.as_deref().unwrap();
         let of_namespace = |meta: &kube::core::ObjectMeta| meta.namespace == pool.metadata.namespace;
-        // That of a MachinePool is an object of its own; its Kubernetes is the machines'.
+        // The configuration of a MachinePool is a separate object; the machines have its Kubernetes version.
         let own = configs.iter().find(|config| of_namespace(&config.metadata) && config.metadata.name.as_deref() == Some(name));
         let bootstrap = pool.spec.template.bootstrap.clone().or_else(|| own.map(|config| config.spec.clone()));
         let version = pool.spec.version.clone().or_else(|| Some("v1.36.3".to_owned()));

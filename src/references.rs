@@ -1,4 +1,4 @@
-//! Holds what pages, code, CRDs and configuration name against the tree: every path, every page and every heading must exist.
+//! Checks the names in pages, code, CRDs and configuration against the tree: every path, every page and every heading must exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Folders at the top whose texts are read. Paths in a text begin with one of them.
+/// The top-level folders whose texts are read. Paths in a text begin with one of them.
 const FOLDERS: [&str; 10] = [".ci/", ".github/", "config/", "crds/", "docs/", "e2e/", "proto/", "release/", "src/", "tools/"];
-/// Tests whose examples name what does not exist.
+/// Tests whose examples name paths that do not exist.
 const EXAMPLES: [&str; 3] = ["src/coverage.rs", "src/references.rs", "src/tables.rs"];
-/// Endings of files that hold text of ours.
+/// The extensions of files that contain our own text.
 const TEXTS: [&str; 12] = ["md", "rs", "yaml", "yml", "toml", "proto", "ps1", "py", "sh", "go", "conf", ""];
 
-/// The top of the tree.
+/// Returns the top of the tree.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -31,7 +31,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The tree's texts by their path from the top. What lies at the top is read too, but not the folders of builds.
+/// Returns the tree's texts by their path from the top. Files at the top are read too, but not the folders of builds.
 pub fn texts() -> BTreeMap<PathBuf, String> {
     let mut found = Vec::new();
     for folder in FOLDERS {
@@ -42,7 +42,7 @@ pub fn texts() -> BTreeMap<PathBuf, String> {
     found.into_iter().filter_map(|path| Some((path.strip_prefix(root()).unwrap().to_owned(), fs::read_to_string(&path).ok()?))).collect()
 }
 
-/// `docs/../src/lib.rs` is `src/lib.rs`.
+/// Normalizes a path: `docs/../src/lib.rs` is `src/lib.rs`.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
         match part {
@@ -54,7 +54,7 @@ fn plain(path: &Path) -> PathBuf {
     })
 }
 
-/// A page without its blocks of code.
+/// Returns a page without its blocks of code.
 fn prose(page: &str) -> String {
     let mut code = false;
     let lines = page.lines().filter(|line| {
@@ -65,7 +65,7 @@ fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, as GitHub and mdBook create them.
 fn anchors(page: &str) -> BTreeSet<String> {
     let link = Regex::new(r"\[([^\]]*)\]\([^)]*\)").unwrap();
     let text = prose(page);
@@ -77,7 +77,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(|heading| anchor(&link.replace_all(heading, "$1"))).collect()
 }
 
-/// What is wrong with the path, and with the heading in it if it is a page.
+/// Returns why the path is wrong, or the heading in it if it is a page.
 pub fn missing(path: &Path, heading: &str, texts: &BTreeMap<PathBuf, String>) -> Option<String> {
     if !root().join(path).exists() {
         return Some(format!("there is no {}", path.display()));
@@ -86,7 +86,7 @@ pub fn missing(path: &Path, heading: &str, texts: &BTreeMap<PathBuf, String>) ->
     (!anchors(page).contains(heading)).then(|| format!("{} has no heading #{heading}", path.display()))
 }
 
-/// Links of a page that lead nowhere.
+/// Returns the broken links of a page.
 fn broken_links(page: &Path, text: &str, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let link = Regex::new(r"\]\(([^)#\s]*)#?([^)\s]*)\)").unwrap();
     let text = prose(text);
@@ -99,7 +99,7 @@ fn broken_links(page: &Path, text: &str, texts: &BTreeMap<PathBuf, String>) -> V
         .collect()
 }
 
-/// Paths from the top that a text names and that do not exist. `…/docs/x` is a part of another path, and `docs/*` no path.
+/// Returns the paths from the top that a text names and that do not exist. `…/docs/x` is a part of another path, and `docs/*` is no path.
 fn stale_paths(text: &str, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
     static PATH: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?:^|[^\w./-])((?:docs|src|e2e|config|crds|proto|\.ci|\.github)/[\w./-]*\w)(?:#([a-z0-9-]+))?").unwrap());
@@ -109,7 +109,7 @@ fn stale_paths(text: &str, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
     whole.filter_map(|(_, found)| missing(Path::new(&found[1]), found.get(2).map_or("", |heading| heading.as_str()), texts)).collect()
 }
 
-/// Pages that a text names without their folder and that do not exist.
+/// Returns the pages that a text names without their folder and that do not exist.
 fn stale_pages(text: &str, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
     static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?:^|[^\w/.-])([\w-]+\.md)\b").unwrap());
     let exists = |name: &str| texts.keys().any(|path| path.ends_with(name));
@@ -161,10 +161,10 @@ fn what_does_not_exist_is_found() {
     assert_eq!(anchors("# A [link](x.md): of `two` → parts\n```\n# no heading\n```\n"), BTreeSet::from(["a-link-of-two--parts".to_owned()]));
 }
 
-/// Pages that say which test holds CAPW to what they promise.
+/// Pages that name the tests for their promises.
 const PROMISES: [&str; 2] = ["docs/reliability.md", "docs/hypervisors/proof.md"];
 
-/// Names of tests in the tables of a page, and of stories anywhere in it.
+/// Returns the names of tests in the tables of a page, and of stories anywhere in it.
 fn named_tests(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let all = |pattern: &str, text: &str| Regex::new(pattern).unwrap().captures_iter(text).map(|found| found[1].to_owned()).collect();
     let rows: String =

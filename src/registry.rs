@@ -1,11 +1,11 @@
-//! Values that are shared by all who ask with the same key, as long as one of them is in use.
+//! Values that are shared by all users of the same key, while one of them is in use.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// They are few: keys are compared one by one, so that they need no hash and no order.
+/// A list of few values: keys are compared one by one, so that they need no hash and no order.
 pub struct Registry<K, V>(Mutex<Vec<(K, Weak<V>)>>);
 
 impl<K, V> Default for Registry<K, V> {
@@ -15,13 +15,13 @@ impl<K, V> Default for Registry<K, V> {
 }
 
 impl<K: PartialEq, V> Registry<K, V> {
-    /// The value of that key. It is made if none is in use.
+    /// Returns the value of that key, and creates it if none is in use.
     pub fn get(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let Ok(value) = self.try_get(key, || Ok::<_, Infallible>(make()));
         value
     }
 
-    /// The same, where making it may fail.
+    /// As `get`, where creating the value may fail.
     pub fn try_get<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         let mut all = self.0.lock();
         all.retain(|(_, value)| value.strong_count() > 0);

@@ -1,24 +1,24 @@
-//! What `config/rbac` must not grant.
+//! Rights that `config/rbac` must not grant.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The documents of a file below the top.
+/// Returns the documents of a file, by its path from the top.
 fn documents(path: &str) -> Vec<Value> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
-/// Every text in a field of a role's rules, of those rules that have one of the verbs.
+/// Returns the resources in those rules of a role that have one of the verbs.
 fn resources<'a>(role: &'a Value, verbs: &[&str]) -> Vec<&'a str> {
     let texts = |rule: &'a Value, field: &str| rule[field].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
     let rules = role["rules"].as_array().unwrap().iter().filter(|rule| texts(rule, "verbs").any(|verb| verbs.contains(&verb)));
     rules.flat_map(|rule| texts(rule, "resources")).collect()
 }
 
-/// A token that its holder can read makes a node. The built-in role `edit` reads Secrets.
+/// The holder of a readable token can create a node. The built-in role `edit` reads Secrets.
 #[test]
 fn the_built_in_role_edit_makes_no_token() {
     const MAKE_TOKENS: [&str; 5] =
@@ -37,7 +37,7 @@ fn the_built_in_role_edit_makes_no_token() {
     assert!(aggregated("edit").contains(&"windowsmachinetemplates"));
 }
 
-/// Every definition that CAPW migrates, and no other.
+/// The roles name exactly the definitions that CAPW migrates.
 #[test]
 fn rights_to_definitions_name_those_of_their_part() {
     for (part, group) in [

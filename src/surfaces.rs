@@ -1,4 +1,5 @@
-//! What an upgrade must not change silently, as one file: `make tables` writes it, and each change is seen in review and in the changelog.
+//! The names that an upgrade must not change silently, as one file: `make tables` writes it, and each change is seen in review and in the
+//! changelog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +16,7 @@ use crate::domain::identity::{host_name, vm_uuid};
 use crate::telemetry::metrics::tests::described;
 use crate::vm::FailureCode;
 
-/// Lines by what they are about.
+/// The lines of the file by subject.
 type Surfaces = BTreeMap<&'static str, BTreeSet<String>>;
 
 fn surfaces() -> Surfaces {
@@ -48,7 +49,7 @@ fn flags(path: &str, command: &Command) -> BTreeSet<String> {
     found
 }
 
-/// Of a machine with a certain UID: a VM must be found again.
+/// Returns the identities of a machine with a certain UID, because an upgrade must find an existing VM.
 fn identities() -> BTreeSet<String> {
     let object = serde_json::json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
         "metadata": {"name": "a-machine-with-a-long-name", "namespace": "lab", "uid": "6f1c8a52-0d0e-4e4b-9d43-5b1f0c7c2a11",
@@ -63,7 +64,7 @@ fn identities() -> BTreeSet<String> {
     ])
 }
 
-/// Finalizers, labels, annotations and groups in the code.
+/// Returns the finalizers, labels, annotations and groups in the code.
 fn names() -> BTreeSet<String> {
     let name = Regex::new("\"((?:[a-z0-9-]+\\.)+x-k8s\\.io(?:/[A-Za-z0-9-]+)?)\"").unwrap();
     let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The tables in `docs/` that are made from the code, between `<!-- NAME -->` and `<!-- end of NAME -->`. `make tables` writes them.
+//! The tables in `docs/` that are generated from the code, between `<!-- NAME -->` and `<!-- end of NAME -->`. `make tables` writes them.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::vm::FailureCode;
 /// A table of a page: its name, its header and its rows.
 type Table = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
 
-/// Holds the tables of a page against the code, or writes them if asked to.
+/// Checks the tables of a page against the code, or writes them if requested.
 #[allow(clippy::disallowed_methods, reason = "a test that can write what it checks, when asked to")]
 fn check(page: &str, tables: impl IntoIterator<Item = Table>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
@@ -35,7 +35,7 @@ fn check(page: &str, tables: impl IntoIterator<Item = Table>) {
     }
 }
 
-/// `docs/x.md` as a link from another page.
+/// Converts `docs/x.md` to a link from another page.
 fn linked(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -119,7 +119,7 @@ fn the_page_of_conditions_has_the_types_and_reasons_of_the_code() {
     check("docs/conditions.md", [types(), problems(), stages()]);
 }
 
-/// The commands of this page are run by the story `doctor`.
+/// The story `doctor` runs the commands of this page.
 #[test]
 fn the_page_about_nodes_that_do_not_come_up_has_the_rules_and_codes_of_the_code() {
     check("docs/troubleshooting.md", [rules(), codes()]);

@@ -1,4 +1,4 @@
-//! Public variants that nothing uses: the compiler does not see them.
+//! Finds public variants that nothing uses: the compiler does not report them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::api::condition::Reason;
 use crate::vm::FailureCode;
 
-/// Files below `directory` with this extension.
+/// Collects the files below `directory` with this extension.
 fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -18,14 +18,14 @@ fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Texts of the files of this crate with this extension.
+/// Returns the texts of the files of this crate with this extension.
 fn texts(extension: &str) -> Vec<String> {
     let mut found = Vec::new();
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), extension, &mut found);
     found.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// Sources without tests.
+/// Returns the sources without tests.
 fn sources() -> Vec<String> {
     let texts = texts("rs").into_iter().filter_map(|text| text.split("#[cfg(test)]\nmod tests {").next().map(str::to_owned));
     let found: Vec<String> = texts.filter(|text| !text.contains("#[test]")).collect();
@@ -33,7 +33,7 @@ fn sources() -> Vec<String> {
     found
 }
 
-/// Whether `text` gives away this variant. Comparisons, patterns and questions to a variant do not.
+/// Whether `text` uses this variant as a value. Comparisons, patterns and method calls on a variant do not count.
 fn gives(text: &str, variant: &str) -> bool {
     text.match_indices(variant).any(|(at, _)| {
         let before = text[..at].trim_end();
@@ -48,7 +48,7 @@ fn gives(text: &str, variant: &str) -> bool {
 
 #[test]
 fn every_reason_is_given() {
-    // Those of guests come from the failure codes.
+    // The failure codes give the reasons of guests.
     let of_guests: Vec<Reason> = FailureCode::ALL.iter().map(|code| code.reason()).collect();
     let sources = sources();
     let given = |reason: &Reason| of_guests.contains(reason) || sources.iter().any(|text| gives(text, &format!("Reason::{reason}")));

@@ -1,4 +1,4 @@
-//! Words that the project has replaced stay out of its texts.
+//! Keeps words that the project has replaced out of its texts.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 use crate::references::texts;
 
-/// A word, as a regular expression, and what is written instead.
+/// A word, as a regular expression, and its replacement.
 const REPLACED: [(&str, &str); 7] = [
     (r"anew", "again, or recreated"),
     (r"befall(s|en)?|befell", "hit"),
@@ -16,10 +16,10 @@ const REPLACED: [(&str, &str); 7] = [
     (r"mend(s|ed|ing)?", "fix"),
     (r"strays?", "leftover"),
 ];
-/// This list, and what tells of former names.
+/// This list, and the file that lists former names.
 const LEFT_OUT: [&str; 2] = ["src/wording.rs", "CHANGELOG.md"];
 
-/// The replaced words of a text, also in names, each with its line.
+/// Returns the replaced words of a text, also in names, each with its line.
 fn found(text: &str) -> Vec<String> {
     let words = REPLACED.map(|(word, instead)| (Regex::new(&format!("(?i)(^|[^a-z])({word})([^a-z]|$)")).unwrap(), instead));
     let lines = text.lines().enumerate().flat_map(|(number, line)| words.iter().map(move |word| (number + 1, line, word)));

@@ -1,5 +1,5 @@
-//! Story *autoscaler, Cluster API*: pending Windows pods scale a MachineDeployment, or a MachinePool, from 0 to what they need, and
-//! it goes back to 0 when they are gone. Linux pods scale nothing.
+//! Story *autoscaler, Cluster API*: pending Windows pods scale a MachineDeployment, or a MachinePool, from 0 to the number that they need,
+//! and the group returns to 0 when the pods are deleted. Linux pods scale nothing.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, step, wait_for};
 
 const WINDOWS: &str = "sales/windows";
-/// What comes from the page.
+/// The kinds to omit for a MachineDeployment: the page provides them.
 const OF_A_GROUP: [&str; 1] = ["MachineDeployment"];
-/// What a MachinePool has in the place of templates: the page brings that too.
+/// The kinds to omit for a MachinePool: the page provides what replaces them.
 const OF_A_DEPLOYMENT: [&str; 3] = ["MachineDeployment", "WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"];
 
 #[test]
@@ -38,7 +38,7 @@ fn pending_windows_pods_scale_a_machine_pool_from_zero_and_back() {
         let capw = Capw::start(&cp, &[]).await;
         beside_the_group(&cp, &OF_A_DEPLOYMENT).await;
         cp.apply(&block("MachinePool")).await;
-        // What the autoscaler knows of a node that does not exist yet, and that Cluster API follows a pool of none.
+        // The autoscaler's facts about a node that does not exist yet; they also show that Cluster API reconciles a pool without machines.
         cp.wait_object(Kind::WINDOWS_NODE_POOL, WINDOWS, "says what its nodes will be like", LIMIT, |pool| {
             let status = &pool["status"];
             let said = [&status["capacity"], &status["nodeInfo"], &status["infrastructureMachineKind"], &status["replicas"]];
@@ -54,7 +54,7 @@ fn pending_windows_pods_scale_a_machine_pool_from_zero_and_back() {
         cp.wait_object(Kind::MACHINE_POOL, WINDOWS, "Running without machines", LIMIT, |pool| (pool["status"]["phase"] == "Running").then_some(()))
             .await;
         story(&program, &cp, &capw, Kind::MACHINE_POOL).await;
-        // It named the machine, and not only the number: the pool removed that one.
+        // The autoscaler named the machine besides lowering the number, and the pool removed that machine.
         let marked = cp.audit().iter().any(|event| {
             event.resource == "machines"
                 && event.is_write()
@@ -65,7 +65,7 @@ fn pending_windows_pods_scale_a_machine_pool_from_zero_and_back() {
     });
 }
 
-/// Cluster, hypervisor and, unless they are left out, templates; and the rights of the page.
+/// Applies Cluster, hypervisor, templates unless `without` omits them, and the rights of the page.
 async fn beside_the_group(cp: &ControlPlane, without: &[&str]) {
     let workers = Workers { cluster: "sales".to_owned(), template: "windows".to_owned(), ..Workers::new("sales", cp).await };
     let workers = Workers { bootstrap_template: "windows".to_owned(), ..workers };
@@ -76,13 +76,13 @@ async fn beside_the_group(cp: &ControlPlane, without: &[&str]) {
     cp.apply(&block("rights for Cluster API")).await;
 }
 
-/// From none to three, one less, and back to none.
+/// Scales from none to three, down by one, and back to none.
 async fn story(program: &std::path::Path, cp: &ControlPlane, capw: &Capw, kind: Kind) {
     assert_eq!(replicas(cp, kind).await, 0, "without replicas it begins at the least");
     let discovery = "--node-group-auto-discovery=clusterapi:namespace=sales,clusterName=sales";
     let scaler = autoscaler(program, cp, &["--cloud-provider=clusterapi".to_owned(), discovery.to_owned()]).await;
     scaler.start();
-    // They would fit by size. The second is for Windows and keeps away from tainted nodes.
+    // The pods of both would fit by size. The second Deployment is for Windows and does not tolerate the nodes' taint.
     want_pods(cp, "linux", 2, "2", json!({"kubernetes.io/os": "linux"}), json!([{"operator": "Exists"}])).await;
     want_pods(cp, "intolerant", 2, "2", json!({"kubernetes.io/os": "windows"}), json!([])).await;
     wait_refused(cp, "linux", &scaler).await;
@@ -95,7 +95,7 @@ async fn story(program: &std::path::Path, cp: &ControlPlane, capw: &Capw, kind: 
     assert_eq!(replicas(cp, kind).await, 3, "more than the pods need");
     step(format!("three pods, three nodes, after {:.0} s", start.elapsed().as_secs_f32()));
 
-    // One pod less: its node goes, and no other.
+    // With one pod less, the autoscaler removes that pod's node and keeps the others.
     let (gone, kept) = take_one_pod_away(cp).await;
     wait_nodes(cp, &kept, &scaler).await;
     step(format!("{gone} went, {kept:?} stay"));
@@ -107,7 +107,7 @@ async fn story(program: &std::path::Path, cp: &ControlPlane, capw: &Capw, kind: 
     scaler.stop(Duration::from_secs(20));
 }
 
-/// Waits until a group has come down to 0 machines.
+/// Waits until a group is down to 0 machines.
 async fn wait_empty(cp: &ControlPlane, kind: Kind, scaler: &Process) {
     wait_for("nothing is asked for and nothing is there", LIMIT, || async {
         let asked = replicas(cp, kind).await;

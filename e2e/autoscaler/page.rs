@@ -4,7 +4,7 @@ use crate::world::step;
 
 const PAGE: &str = include_str!("../../docs/autoscaler.md");
 
-/// The block that the page titles so, e.g. "rights": it begins with a line of three backquotes and `yaml title="rights"`.
+/// The block with this title on the page, e.g. "rights": it begins with a line of three backquotes and `yaml title="rights"`.
 pub fn block(title: &str) -> String {
     let fence = format!("```yaml title=\"{title}\"\n");
     let start = PAGE.find(&fence).unwrap_or_else(|| panic!("docs/autoscaler.md has no block {title:?}")) + fence.len();

@@ -1,4 +1,4 @@
-//! What these stories start and look at: the autoscaler, and Deployments whose pods wait for nodes.
+//! The parts of these stories: the autoscaler, and Deployments whose pods wait for nodes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::world::{ControlPlane, Kind, Process, text, wait_for};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
 pub const POD: Kind = Kind::new("v1", "pods");
-/// As the page has it: a Node that is Ready but still has the taint would be taken for one that helps no pod, and another one be made.
+/// The flag from the page: without it the autoscaler treats a Ready Node with the taint as useless to every pod, and creates another one.
 const STARTUP_TAINT: &str = "--startup-taint=node.cluster.x-k8s.io/uninitialized";
-/// Where the pods of a story are.
+/// The namespace of a story's pods.
 const PODS: &str = "default";
 
-/// The program.
+/// The path of the cluster-autoscaler program.
 pub fn program() -> PathBuf {
     let path = std::env::var_os("CLUSTER_AUTOSCALER").filter(|path| !path.is_empty());
     let path = PathBuf::from(path.expect("CLUSTER_AUTOSCALER names a cluster-autoscaler 1.35 or later"));
@@ -22,7 +22,7 @@ pub fn program() -> PathBuf {
     path
 }
 
-/// A cluster-autoscaler with the rights of the account that the page makes for it, and in a hurry. Not started yet.
+/// A cluster-autoscaler with the rights of the page's ServiceAccount and short intervals. Not started yet.
 pub async fn autoscaler(program: &std::path::Path, cp: &ControlPlane, args: &[String]) -> Process {
     let kubeconfig = cp.kubeconfig_for("kube-system", "cluster-autoscaler").await;
     Process::new("cluster-autoscaler", program, cp.directory())
@@ -43,12 +43,12 @@ pub async fn autoscaler(program: &std::path::Path, cp: &ControlPlane, args: &[St
 /// A Deployment of pods for Windows that need a node each, as 2 of its 4 processors are more than half.
 pub async fn want_windows_pods(cp: &ControlPlane, name: &str, replicas: usize) {
     let taint = json!([{"key": "os", "operator": "Equal", "value": "windows", "effect": "NoSchedule"}]);
-    // As a RuntimeClass selects nodes.
+    // The selector of a RuntimeClass.
     let selector = json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": "10.0.20348"});
     want_pods(cp, name, replicas, "2", selector, taint).await;
 }
 
-/// The same for any node, with that many processors for each pod.
+/// Creates a Deployment of pods for any node, each with that many processors.
 pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, cpu: &str, selector: Value, tolerations: Value) {
     let labels = json!({"app": name});
     let deployment = json!({
@@ -61,7 +61,7 @@ pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, cpu: &str
                 "spec": {
                     "nodeSelector": selector,
                     "tolerations": tolerations,
-                    // Nothing here runs a pod, so nothing could confirm that it ended.
+                    // No kubelet runs here, so nothing could confirm that a pod ended.
                     "terminationGracePeriodSeconds": 0,
                     "automountServiceAccountToken": false,
                     "containers": [{"name": "app", "image": "example.invalid/app", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}],
@@ -72,7 +72,7 @@ pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, cpu: &str
     cp.apply_objects(&[deployment]).await;
 }
 
-/// Waits until every pod of a Deployment was given a node.
+/// Waits until every pod of a Deployment is bound to a node.
 pub async fn wait_bound(cp: &ControlPlane, name: &str, replicas: usize, autoscaler: &Process) {
     wait_for(&format!("{replicas} pods of {name} have nodes"), LIMIT, || async {
         let pods = pods(cp, name).await;
@@ -91,7 +91,7 @@ pub async fn pods(cp: &ControlPlane, name: &str) -> Vec<Value> {
     pods
 }
 
-/// Waits until the autoscaler has said of a pod of this Deployment that no node group would help.
+/// Waits until the autoscaler reports for a pod of this Deployment that no node group would help.
 pub async fn wait_refused(cp: &ControlPlane, name: &str, autoscaler: &Process) {
     wait_for(&format!("the autoscaler says that no group helps {name}"), LIMIT, || async {
         let events = cp.list(Kind::EVENT, Some(PODS)).await;
@@ -102,7 +102,7 @@ pub async fn wait_refused(cp: &ControlPlane, name: &str, autoscaler: &Process) {
     .await;
 }
 
-/// Lowers the Deployment by one; gives the node that is empty then, and the others.
+/// Lowers the Deployment by one; returns the node that is then empty, and the other nodes.
 pub async fn take_one_pod_away(cp: &ControlPlane) -> (String, Vec<String>) {
     let before = names(&cp.list(Kind::NODE, None).await);
     want_windows_pods(cp, "windows", 2).await;
@@ -117,7 +117,7 @@ pub async fn take_one_pod_away(cp: &ControlPlane) -> (String, Vec<String>) {
     (gone, kept)
 }
 
-/// Waits until there are these Nodes, sorted, and no others.
+/// Waits until exactly these Nodes exist; `expected` is sorted.
 pub async fn wait_nodes(cp: &ControlPlane, expected: &[String], autoscaler: &Process) {
     wait_for(&format!("the Nodes are {expected:?}"), LIMIT, || async {
         let nodes = names(&cp.list(Kind::NODE, None).await);

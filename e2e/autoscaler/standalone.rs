@@ -1,5 +1,5 @@
 //! Story *autoscaler, standalone*: no Cluster API in the cluster, and the machines of the pool are real ones of the simulated hypervisor. cluster-autoscaler calls CAPW over TLS; whichever of the two is killed,
-//! the end is the same, nothing is asked for twice, and the nodes that go are those that were found to be empty.
+//! the end is the same, nothing is requested twice, and only nodes that were found to be empty are removed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
         let provider = ["--cloud-provider=externalgrpc".to_owned(), format!("--cloud-config={}", config.display())];
         let scaler = autoscaler(&program, &cp, &provider).await;
         scaler.start();
-        // None of these fits on a node of the pool, and none exists: the last asks for what the reserves keep.
+        // The pool has no node yet, and none of these pods would fit on one: `greedy` requests the capacity that the reserves keep.
         let tolerations = json!([{"operator": "Exists"}]);
         want_pods(&cp, "linux", 2, "1", json!({"kubernetes.io/os": "linux"}), tolerations.clone()).await;
         want_pods(&cp, "intolerant", 2, "1", json!({"kubernetes.io/os": "windows"}), json!([])).await;
@@ -58,8 +58,8 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
         capw.start_again().await;
         scaler.start();
         wait_bound(&cp, "windows", 3, &scaler).await;
-        // An autoscaler that has just started does not count machines that were asked for before it started (1.36: "no active scale-up
-        // request"), and asks for more while their Nodes are not there; it takes back what is not needed.
+        // An autoscaler that has just started does not count machines that were requested before it started (1.36: "no active scale-up
+        // request"), and requests more while their Nodes are missing; later it removes the surplus.
         wait_replicas(&cp, 3, &scaler).await;
         let three = settled(&cp, 3).await;
         assert!(made(&cp) <= 5, "more than the pool's most: {}", made(&cp));
@@ -93,12 +93,12 @@ fn options() -> Options {
     Options { scheduler: true, ..Options::standalone().named("standalone") }
 }
 
-/// How many machines were made, in all.
+/// The number of machines that were created, in total.
 fn made(cp: &ControlPlane) -> usize {
     of_machines(cp.audit(), "create").len()
 }
 
-/// Names of the machines that were removed since then.
+/// Names of the machines that were removed since the mark.
 fn removed(cp: &ControlPlane, since: AuditMark) -> BTreeSet<String> {
     of_machines(cp.audit_since(since), "delete").into_iter().map(|event| event.name).collect()
 }
@@ -108,12 +108,12 @@ fn of_machines(mut events: Vec<AuditEvent>, verb: &str) -> Vec<AuditEvent> {
     events
 }
 
-/// Waits until there are so many machines and no others, each with a Ready Node; gives their names.
+/// Waits until exactly `replicas` machines exist, each with a Ready Node; returns their names.
 async fn settled(cp: &ControlPlane, replicas: usize) -> BTreeSet<String> {
     wait_settled(cp, cp, WINDOWS, replicas).await
 }
 
-/// `server/` as a Secret is mounted, `client/` for the autoscaler.
+/// Writes `server/`, laid out as a mounted Secret, and `client/` for the autoscaler.
 fn certificates(cp: &ControlPlane) -> PathBuf {
     let mut params = CertificateParams::new(vec![]).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -133,7 +133,7 @@ fn certificates(cp: &ControlPlane) -> PathBuf {
     all
 }
 
-/// The page's own, with the addresses of this machine.
+/// The page's cloud config with the addresses of this machine.
 fn cloud_config(certificates: &Path, address: &str) -> PathBuf {
     let text = block("cloud-config")
         .replace("capw-autoscaler.capw-system.svc:8086", address)

@@ -1,11 +1,11 @@
-//! Counting what was asked, by whom, and what it changed. It must not know when machines come or go.
+//! Counts requests by client and effect. It must not know when machines come or go.
 
 use std::collections::BTreeMap;
 
 use crate::workers::{asked, by_capw};
 use crate::world::{AuditEvent, Capw};
 
-/// Every request is logged; for writes to our kinds also the answer, which tells whether anything changed.
+/// Logs every request; for writes to our kinds also the response, which shows whether anything changed.
 pub const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -25,18 +25,18 @@ rules:
 /// API requests of CAPW, in the management and in the workload cluster.
 #[derive(Debug, Default, Clone)]
 pub struct Requests {
-    /// By verb and resource, e.g. `patch windowsmachines/status`; those in the workload cluster end in ` (workload)`.
+    /// By verb and resource, e.g. `patch windowsmachines/status`; requests to the workload cluster end in ` (workload)`.
     pub by_kind: BTreeMap<String, usize>,
     /// Writes.
     pub writes: usize,
-    /// Answered with an error, of which 404 to a get is the only ordinary one.
+    /// Requests that were answered with an error. The only ordinary one is 404 to a get.
     pub refused: usize,
     /// Writes after which the object had the same version as before, by verb and resource.
     pub idle_writes: BTreeMap<String, usize>,
 }
 
 impl Requests {
-    /// All of them, watches left out: they are one per kind and some minutes, whatever the number of machines.
+    /// All requests except watches: each kind has one watch per few minutes, whatever the number of machines.
     pub fn all(&self) -> usize {
         self.by_kind.values().sum()
     }
@@ -47,7 +47,7 @@ impl Requests {
 pub struct Versions(BTreeMap<(String, String, String), String>);
 
 impl Versions {
-    /// Whether a write left its object as it was. Every write is to be told, by whomever.
+    /// Whether a write left its object unchanged. Must see every write, of every client.
     fn unchanged(&mut self, event: &AuditEvent) -> bool {
         if event.resource_version.is_empty() || event.code >= 300 {
             return false;
@@ -77,12 +77,12 @@ impl Versions {
     }
 }
 
-/// Calls of the drivers so far, by name of the call.
+/// Calls of the drivers so far, by name.
 pub fn calls(capw: &Capw) -> BTreeMap<String, usize> {
     counts(capw, "capw_hypervisor_calls_total{", "call")
 }
 
-/// Requests that the drivers made of hypervisors so far, by name of the request; none of a simulated one.
+/// Requests of the drivers to hypervisors so far, by name; a simulated hypervisor has none.
 pub fn wire_requests(capw: &Capw) -> BTreeMap<String, usize> {
     counts(capw, "capw_hypervisor_requests_total{", "request")
 }
@@ -103,7 +103,7 @@ fn counts(capw: &Capw, metric: &str, label: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// What was counted in the meantime.
+/// The difference between two counts.
 pub fn less(after: &BTreeMap<String, usize>, before: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
     after.iter().map(|(call, count)| (call.clone(), count - before.get(call).copied().unwrap_or_default())).filter(|(_, count)| *count > 0).collect()
 }

@@ -1,4 +1,4 @@
-//! One run: so many machines come, rest, survive a restart, lose a VM, and go. It must not judge.
+//! One run: `machines` machines are created, rest, survive a restart, lose a VM, and are deleted. It must not judge.
 
 mod mishaps;
 
@@ -15,11 +15,11 @@ use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less, wire_requests};
 use crate::workers::{Workers, by_capw};
 use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Options, Product, Simulator, Waits, hardware, step, text};
 
-/// Without a write for so long, the last change is taken to be worked off.
+/// After this long without a write, the last change counts as reconciled.
 const QUIET: Duration = Duration::from_secs(10);
 /// How long machines rest while calls and writes are counted.
 const REST: Duration = Duration::from_secs(60);
-/// For what must happen within seconds.
+/// The limit for steps that must happen within seconds.
 const SOON: Duration = Duration::from_secs(120);
 
 /// What the machines belong to.
@@ -74,7 +74,7 @@ impl Group {
         }
     }
 
-    /// The objects that `workers` applies for it.
+    /// The objects that `workers` applies for this group.
     fn objects(self, workers: &Workers) -> Vec<Value> {
         let own = |kind: &str, api: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": workers.cluster, "namespace": workers.namespace}, "spec": spec});
         let mut objects = workers.objects();
@@ -98,7 +98,7 @@ impl Group {
     }
 }
 
-/// What one stage has cost.
+/// The cost of one stage.
 #[derive(Debug, Default)]
 pub struct Stage {
     /// Requests of CAPW.
@@ -107,38 +107,38 @@ pub struct Stage {
     pub calls: BTreeMap<String, usize>,
     /// Requests of the driver to a real hypervisor.
     pub wire: BTreeMap<String, usize>,
-    /// Until the last machine was there, or gone.
+    /// Time until the last machine was Ready, or deleted.
     pub took: Duration,
-    /// Processor time of CAPW, without guests.
+    /// Processor time of CAPW, without the guests.
     pub processor: Duration,
 }
 
-/// What a run has shown.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// Where the VMs were.
+    /// The hypervisor of the VMs.
     pub on: Hypervisor,
-    /// How many were wanted.
+    /// The number of machines requested.
     pub machines: usize,
-    /// How many were Ready within the limit.
+    /// The number of machines that were Ready within the limit.
     pub came: usize,
-    /// From none to all.
+    /// The stage from none to all.
     pub create: Stage,
-    /// Nothing happens, for a minute.
+    /// The stage in which nothing happens, for a minute.
     pub rest: Stage,
-    /// From all to none.
+    /// The stage from all to none.
     pub delete: Stage,
     /// Memory of CAPW with all machines Ready, in bytes.
     pub resident: u64,
-    /// How long objects waited for their pass until all machines were Ready.
+    /// How long objects waited to be reconciled until all machines were Ready.
     pub waits: Waits,
-    /// From the Machine to its Node, one for each, shortest first.
+    /// Times from each Machine to its Node, shortest first.
     pub joined: Vec<Duration>,
-    /// From the start of the process to its first write, with all machines there and one to be made.
+    /// Time from the start of the process to its first write, with all machines present and one to be created.
     pub restart: Duration,
-    /// Until the condition of a machine said that its VM was removed from outside.
+    /// Time until the condition of a machine reported that its VM was removed externally.
     pub noticed: Duration,
-    /// Until the condition of each machine said that a hypervisor that answers nothing cannot be reached, shortest first.
+    /// Times until the condition of each machine reported that a hypervisor that does not answer is unreachable, shortest first.
     pub told: Vec<Duration>,
 }
 
@@ -153,7 +153,7 @@ struct Run {
     limit: Duration,
 }
 
-/// Measures a life of so many machines of a group; `limit` is for their coming and for their going.
+/// Measures the life of `machines` machines of a group; `limit` applies to their creation and to their deletion.
 pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Duration) -> Life {
     let policy = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(policy.path(), AUDIT_POLICY).expect("a temporary file can be written");
@@ -164,7 +164,7 @@ pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Durat
         ..Options::default().named("bench")
     })
     .await;
-    // Guests in a process of their own: they are not what is measured.
+    // Guests run in a process of their own, because they are not measured.
     let capw = Capw::start(&cp, &["--simulated-guests=false"]).await;
     let guests = capw.guests(&cp);
     guests.start();
@@ -185,7 +185,7 @@ pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Durat
     let mut run = Run { capw, daemon, simulator, cp, workers, group, versions: Versions::default(), limit };
     let start = run.cp.audit_mark();
     run.quiet().await;
-    // Versions of what is there already.
+    // Versions of the objects that exist already.
     run.versions.count(&run.cp.audit_since(start));
 
     let mut life = Life { on, machines, ..Life::default() };
@@ -217,7 +217,7 @@ fn no_delays() -> Value {
 }
 
 impl Run {
-    /// Does something, waits until it is worked off, and tells what it has cost.
+    /// Runs `work`, waits until CAPW has reconciled it, and returns its cost.
     async fn stage(&mut self, work: impl AsyncFnOnce(&mut Self)) -> Stage {
         let mark = self.cp.audit_mark();
         let (before, wire, processor) = (calls(&self.capw), wire_requests(&self.capw), self.capw.process().processor_seconds().unwrap_or_default());
@@ -235,15 +235,15 @@ impl Run {
         }
     }
 
-    /// Writes the number of machines.
+    /// Applies the group with its number of machines.
     async fn ask(&self) {
         let objects = self.group.objects(&self.workers);
         let group = objects.last().expect("the group is the last");
         self.cp.apply_objects(std::slice::from_ref(group)).await;
     }
 
-    /// Sets the number of machines and waits until a count in the group's status is that; gives what it is when the
-    /// limit is reached.
+    /// Sets the number of machines and waits until a count in the group's status equals it; returns the count that was reached
+    /// within the limit.
     async fn scale(&mut self, machines: usize, count: &str) -> usize {
         self.workers.replicas = machines;
         self.ask().await;
@@ -274,7 +274,7 @@ impl Run {
         machines.iter().map(|machine| text(machine, "/metadata/name").to_owned()).collect()
     }
 
-    /// Waits until CAPW has written nothing for a while; at most for the limit.
+    /// Waits until CAPW has written nothing for a while; at most until the limit.
     async fn quiet(&self) {
         let (start, mut since, mut mark) = (Instant::now(), Instant::now(), self.cp.audit_mark());
         while since.elapsed() < QUIET && start.elapsed() < self.limit {
@@ -286,7 +286,7 @@ impl Run {
     }
 }
 
-/// From the creation of each Machine to the registration of its Node, which has the same name; shortest first.
+/// Times from the creation of each Machine to the registration of its Node, which has the same name; shortest first.
 fn times_to_join(events: &[AuditEvent]) -> Vec<Duration> {
     let mut made: BTreeMap<&str, Timestamp> = BTreeMap::new();
     let mut times = Vec::new();

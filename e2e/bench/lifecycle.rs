@@ -1,5 +1,5 @@
-//! `make bench`: what a machine's life costs, from the audit log of a real API server and from the program's own counters.
-//! It reports, with the goals beside the numbers; `--goals` makes it fail where one is missed that holds on every machine.
+//! `make bench`: the cost of a machine's life, from the audit log of a real API server and from the program's own counters.
+//! It reports, with the goals beside the numbers; `--goals` makes it fail where a goal that holds on every machine is missed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         .iter()
         .map(|machines| {
             let life = world::run(life::measure(*machines, arguments.of, arguments.hypervisor, limit));
-            // At once, so that a long run that is cut short has not been for nothing.
+            // Printed at once, so that a long run that is cut short still gives results.
             println!("{}", report::costs(&life));
             life
         })

@@ -1,6 +1,6 @@
-//! How long rendering takes, as a share of the 5 ms that it may take: `make render`. The data of a machine, for every minor, release of Windows and line
-//! of containerd that go together, with no files and with many; and what a cluster is judged by and given for its Windows nodes, for every recorded
-//! cluster. Nothing is asserted: a number of one machine is not one of another.
+//! How long rendering takes, as a share of the 5 ms that it may take: `make render`. It renders the data of a machine for every compatible set of
+//! minor, Windows release and containerd line, with no files and with many; and the checks and components for Windows nodes, for every recorded
+//! cluster. Nothing is asserted: the numbers of one machine do not apply to another.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ use serde_json::Value;
 const CA: &str = include_str!("../../src/bootstrap/sample-ca.pem");
 const GOAL: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 50;
-/// Files of a generous user: 16 of 4 KiB.
+/// The files of a large configuration: 16 of 4 KiB.
 const FILES: usize = 16;
 
 fn facts(minor: u32, spec: WindowsBootstrapConfigSpec) -> BootstrapFacts {
@@ -56,7 +56,7 @@ fn facts(minor: u32, spec: WindowsBootstrapConfigSpec) -> BootstrapFacts {
     }
 }
 
-/// All that this release renders.
+/// All bootstrap data that this release renders.
 fn all() -> Vec<(String, BootstrapFacts)> {
     let mut all = Vec::new();
     for minor in MINORS {
@@ -69,7 +69,7 @@ fn all() -> Vec<(String, BootstrapFacts)> {
                     spec.files =
                         (0..files).map(|n| File { path: format!(r"C:\k\bench-{n}.txt"), content: content.clone(), ..Default::default() }).collect();
                     let facts = facts(minor, spec);
-                    // Those that cannot work together are not rendered.
+                    // Incompatible combinations are not rendered.
                     if render(&facts).is_ok() {
                         all.push((format!("1.{minor}, Windows {windows_release:?}, containerd {line:?}, {files} files"), facts));
                     }
@@ -93,7 +93,7 @@ fn recordings() -> Vec<(String, Vec<Value>)> {
         .collect()
 }
 
-/// What a pass computes from the objects of a cluster, without what is only said.
+/// Runs the computation of a reconcile on the objects of a cluster, without the reports.
 fn components(objects: &[Value]) {
     let parameters =
         Parameters { image: "registry.example.com/capw:v0".into(), api_server: "https://127.0.0.1:6443".into(), pull_secrets: Vec::new() };
@@ -101,7 +101,7 @@ fn components(objects: &[Value]) {
     black_box((judge(&side), windows_side(&side, &parameters).ok(), windows_pods(&hosts, &Policies::default())));
 }
 
-/// Median and 95th percentile of so many rounds.
+/// Median and 95th percentile of `ROUNDS` rounds.
 fn measured(what: impl Fn()) -> (Duration, Duration) {
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|_| {

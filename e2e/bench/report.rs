@@ -1,14 +1,14 @@
-//! The numbers as Markdown. It must not measure.
+//! Renders the numbers as Markdown. It must not measure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::life::{Group, Hypervisor, Life, Stage};
 
-/// Calls that are made for an endpoint, however many machines are there.
+/// Calls that are made per endpoint, whatever the number of machines.
 const PER_ENDPOINT: [&str; 2] = ["list", "describe"];
 
-/// Where requests and calls of one run go, per machine.
+/// Requests and calls of one run by kind, per machine.
 pub fn costs(life: &Life) -> String {
     let mut text = format!("\n### {} machines: where it goes\n\n| per machine | create | delete |\n|---|---:|---:|\n", life.machines);
     let stages = [&life.create, &life.delete];
@@ -67,16 +67,16 @@ pub fn table(of: Group, lives: &[Life]) -> String {
     text
 }
 
-/// For the slowest of twenty machines, and for what one machine says.
+/// The goal for the slowest of twenty machines, and for the report of one machine.
 const SOON: Duration = Duration::from_secs(30);
-/// For the removal of a VM where libvirt tells of it, from the end of the removal.
+/// The goal for noticing a removed VM where libvirt sends events, from the end of the removal.
 const TOLD: Duration = Duration::from_secs(2);
-/// Requests to libvirt that make, watch, detach and remove a VM.
+/// Requests to libvirt that create, watch, detach and remove a VM.
 const LIFE: usize = 16;
-/// Requests to libvirt of one listing when no guest talks.
+/// Requests to libvirt of one listing when no guest reports.
 const LISTING: usize = 2;
 
-/// Goals that a run missed, in words. Only what holds on every machine is one: times of a real host's life are not.
+/// The goals that a run missed, as messages. Only goals that hold on every machine are included: times of a real host are not.
 pub fn missed(life: &Life) -> Vec<String> {
     let mut missed = Vec::new();
     let mut hold = |is_met: bool, words: String| missed.extend((!is_met).then(|| format!("{} machines: {words}", life.machines)));
@@ -90,7 +90,7 @@ pub fn missed(life: &Life) -> Vec<String> {
     if life.on == Hypervisor::Libvirt {
         let wire = both(life, wire_for_machines);
         hold(wire <= LIFE * life.came, format!("{} requests to libvirt for each, with {LIFE} allowed", per_machine(life, wire)));
-        // One listing may be under way when the minute begins.
+        // One listing may be in progress when the minute begins.
         let (wire, listings) = (at_rest(&life.rest), calls(&life.rest, "list") + 1);
         hold(wire <= LISTING * listings, format!("{wire} requests to libvirt for {listings} listings at rest: {:?}", life.rest.wire));
     }
@@ -103,8 +103,8 @@ fn both(life: &Life, of: impl Fn(&Stage) -> usize) -> usize {
     of(&life.create) + of(&life.delete)
 }
 
-/// Requests to a real hypervisor that are made however many machines are there: of a vCenter, the one that waits for what it tells; of libvirt,
-/// the listing, what the host has, and the image.
+/// Requests to a real hypervisor whose number does not depend on the machines: for a vCenter, the request that waits for changes; for libvirt,
+/// the listing, the host's capacity, and the image.
 const FOR_ALL: [&str; 9] = [
     "ConnectGetAllDomainStats",
     "ConnectGetDomainCapabilities",
@@ -116,9 +116,9 @@ const FOR_ALL: [&str; 9] = [
     "StorageVolGetXmlDesc",
     "WaitForUpdatesEx",
 ];
-/// Those of libvirt that describe the host, every ten minutes.
+/// The libvirt requests that describe the host, every ten minutes.
 const DESCRIBE: [&str; 3] = ["ConnectGetLibVersion", "NodeGetInfo", "StoragePoolIsActive"];
-/// Those that read what a guest says and which addresses it has, as often as it is listened to.
+/// The libvirt requests that read a guest's reports and addresses, once per poll.
 const WORDS: [&str; 4] = ["DomainInterfaceAddresses", "QemuDomainAgentCommand", "StorageVolDownload", "StorageVolGetInfo"];
 
 fn wire(stage: &Stage, is_counted: impl Fn(&str) -> bool) -> usize {
@@ -161,7 +161,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64())
 }
 
-/// The time within which so many percent were done.
+/// The time within which this percentage was done.
 fn share(times: &[Duration], percent: usize) -> String {
     let at = (times.len() * percent).div_ceil(100).saturating_sub(1);
     times.get(at).map_or_else(|| "-".to_owned(), |time| seconds(*time))

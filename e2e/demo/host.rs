@@ -1,4 +1,4 @@
-//! What a hypervisor says before anything is made there, to `capw hypervisor check`, which asks what CAPW's controllers ask. It must not guess.
+//! What a hypervisor reports to `capw hypervisor check`, which makes the requests of CAPW's controllers, before VMs exist. It must not guess.
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -7,8 +7,8 @@ use crate::progress::say;
 use crate::stage::{Acceleration, Stage};
 use crate::world::{output, program, text};
 
-/// What runs guests there: KVM where libvirt says that it can, unless the user has chosen. `manifest` gives what is to be applied. The error says
-/// what is missing, with the remedy.
+/// The acceleration of the guests: the user's choice, or KVM where libvirt reports support. `manifest` renders the objects to check. The error
+/// names the missing parts, with the remedy.
 pub async fn acceleration(stage: &Stage, manifest: impl Fn(Acceleration) -> String) -> Result<Option<Acceleration>, String> {
     let mut refused = None;
     for acceleration in stage.accelerations() {
@@ -26,7 +26,7 @@ pub async fn acceleration(stage: &Stage, manifest: impl Fn(Acceleration) -> Stri
     refused.map_or(Ok(None), |why| Err(format!("the hypervisor lacks what the machines need: {why}")))
 }
 
-/// What is missing, as `capw hypervisor check` says it.
+/// The missing parts, as `capw hypervisor check` reports them.
 async fn lacking(manifest: &str) -> Result<Vec<String>, String> {
     let mut check = Command::new(program());
     check.args(["hypervisor", "check", "--output", "json", "--filename", "-"]);

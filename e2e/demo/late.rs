@@ -1,41 +1,41 @@
-//! What takes longer than it should, and where to look then. It must not look itself.
+//! Reports the steps that take longer than they should, and where to look then. It must not look itself.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What is waited for.
+/// The step that a machine, or the Cluster, waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The Cluster has no machine yet, or has not gone after its last one.
+    /// The Cluster has no machine yet, or still exists after its last one.
     Cluster,
     /// A machine has no VM that runs.
     Vm,
-    /// Its guest has not become a Node.
+    /// The guest of a machine has not become a Node.
     Join,
-    /// Its Node is not Ready.
+    /// The Node of a machine is not Ready.
     Ready,
-    /// It is being deleted.
+    /// The machine is being deleted.
     Removal,
 }
 
-/// What the guests are.
+/// The kind of guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guests {
     /// A model of Windows, in this process or in a small Linux.
     Small,
-    /// Windows, run by the processor.
+    /// Windows, run natively by the processor.
     Windows,
     /// Windows, whose code QEMU translates.
     Translated,
 }
 
 impl Step {
-    /// How long it takes at most where nothing is wrong. `None`: it may take forever.
+    /// How long the step takes at most where nothing is wrong. `None`: it may take forever.
     pub fn limit(self, guests: Guests) -> Option<Duration> {
         let minutes = match (self, guests) {
             (Self::Vm, _) => 1,
             (Self::Cluster, _) | (Self::Ready, Guests::Small) => 2,
-            // A network plugin makes it Ready, and the demo brings none.
+            // A network plugin makes the Node Ready, and the demo installs none.
             (Self::Ready, _) => return None,
             (Self::Removal, _) => 4,
             (Self::Join, Guests::Small) => 5,
@@ -56,26 +56,26 @@ impl Step {
     }
 }
 
-/// One that waits.
+/// A machine or Cluster that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
     pub step: Step,
-    /// Name of its VM on the hypervisor; empty if it cannot be told.
+    /// Name of its VM on the hypervisor; empty if unknown.
     pub vm: String,
 }
 
-/// The programs that tell more, as a shell takes them.
+/// Commands for further diagnosis, as a shell takes them.
 pub struct Programs {
     pub kubectl: String,
     pub capw: String,
-    /// The flags by which both find the cluster.
+    /// The flags by which kubectl and capw find the cluster.
     pub flags: String,
-    /// virsh with the address of the daemon, and the pool of the VMs; `None`: no libvirt makes them.
+    /// virsh with the address of the daemon, and the pool of the VMs; `None`: libvirt is not used.
     pub virsh: Option<(String, String)>,
 }
 
 impl Programs {
-    /// What shows why a step takes long.
+    /// The commands that show why a step takes long.
     fn commands(&self, name: &str, waits: &Waits) -> Vec<String> {
         let (kubectl, capw, flags) = (&self.kubectl, &self.capw, &self.flags);
         if waits.step == Step::Cluster {
@@ -85,7 +85,7 @@ impl Programs {
             vec![format!("{kubectl} {flags} describe machine/{name} windowsmachine/{name}"), format!("{capw} diagnose machine {name} {flags}")];
         match (&self.virsh, waits.step) {
             (Some((virsh, _)), Step::Vm | Step::Removal) => commands.push(format!("{virsh} list --all")),
-            // What the guest has written to its serial port.
+            // The output of the guest on its serial port.
             (Some((virsh, pool)), Step::Join) => commands.push(format!("{virsh} vol-download --pool {pool} {}.log /dev/stdout", waits.vm)),
             (_, Step::Ready) => commands.push(format!("{kubectl} {flags} describe nodes")),
             _ => {}
@@ -94,7 +94,7 @@ impl Programs {
     }
 }
 
-/// Since when each waits for what.
+/// The current step of each waiting machine, and when it began.
 #[derive(Default)]
 pub struct Watch(BTreeMap<String, Since>);
 
@@ -105,7 +105,7 @@ struct Since {
 }
 
 impl Watch {
-    /// What to say now of those that wait, by name: each step that takes too long is told once.
+    /// The messages about late steps of `waiting`, which is keyed by name: each step that takes too long is reported once.
     pub fn late(&mut self, waiting: &BTreeMap<String, Waits>, guests: Guests, programs: &Programs, now: Instant) -> Vec<String> {
         self.0.retain(|name, since| waiting.get(name).is_some_and(|waits| waits.step == since.step));
         let mut told = Vec::new();

@@ -1,4 +1,4 @@
-//! The pod network of the demo's cluster: what keeps Windows nodes from it.
+//! The pod network of the demo's cluster: what makes it unusable for Windows nodes.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::stage::Stage;
 use crate::world::{Kind, condition, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Objects of a cluster that kubeadm and Flannel's manifest made.
+/// Objects of a cluster that was created with kubeadm and Flannel's manifest.
 const RECORDING: &str = "src/components/fixtures/flannel-manifest.yaml";
 
-/// Two Linux nodes with Flannel as its manifest makes it, and what CAPW says of that.
+/// Creates two Linux nodes with Flannel as its manifest installs it, and prints CAPW's report about them.
 pub async fn show(stage: &Stage) {
     say("two Linux nodes with Flannel, as its manifest makes it (recorded objects, no machines), and spec.components: {} for the WindowsCluster");
     stage.cp.apply_recording(RECORDING).await;

@@ -1,4 +1,4 @@
-//! What a person sees while machines come and go: one line for each change of one. It must not change anything.
+//! The demo's output while machines come and go: one line for each change. It must not change anything.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "it talks to a person and shows the time")]
 
 use std::collections::BTreeMap;
@@ -18,26 +18,26 @@ const VM_NAME: usize = 100;
 /// Longest message on a line, in characters.
 const MESSAGE: usize = 90;
 
-/// One machine, as far as it is worth a line.
+/// The state of one machine, as far as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Phase of the Machine, or `Deleted`.
     pub phase: String,
-    /// Reason why it is not further.
+    /// Reason why the machine is not further.
     pub reason: String,
-    /// Its Node, with `Ready` or `NotReady`; `-` if there is none.
+    /// The Node of the machine, with `Ready` or `NotReady`; `-` if there is none.
     pub node: String,
     /// Version of Kubernetes.
     pub version: String,
-    /// Whether it has a Node.
+    /// Whether the machine has a Node.
     pub joined: bool,
-    /// Whether it is Running with a Ready Node.
+    /// Whether the machine is Running with a Ready Node.
     pub ready: bool,
-    /// What it waits for.
+    /// The step that the machine waits for.
     pub step: Option<Step>,
 }
 
-/// Remembers what has been shown.
+/// The states that have been shown.
 #[derive(Default)]
 pub struct Progress {
     shown: BTreeMap<String, State>,
@@ -45,7 +45,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows what has changed since the last look, and once what takes longer than it should. Gives the machines that are there, by name.
+    /// Shows the changes since the last poll, and reports each late step once. Returns the existing machines by name.
     /// `is_awaited`: a Cluster without machines waits for something, too.
     pub async fn look(&mut self, stage: &Stage, is_awaited: bool) -> BTreeMap<String, State> {
         let machines = stage.cp.list(Kind::MACHINE, Some(stage.namespace)).await;
@@ -99,13 +99,13 @@ fn state(machine: &Value, own: Option<&Value>, node: Option<&Value>, reason: Str
     State { joined, ready, phase, reason, node, version: text(machine, "/spec/version").to_owned(), step }
 }
 
-/// What CAPW calls the VM of a WindowsMachine on its hypervisor.
+/// The name that CAPW gives to the VM of a WindowsMachine on its hypervisor.
 fn vm_name(own: &Value) -> String {
     let vm = VmUuid::of(text(own, "/metadata/uid"));
     MachineKey { vm, cluster: String::new(), name: text(own, "/metadata/name").to_owned() }.vm_name(VM_NAME)
 }
 
-/// Reason and message of what a WindowsMachine is at: going, its VM, its Node.
+/// Reason and message of a WindowsMachine's current step: deletion, VM, Node.
 fn word(own: &Value) -> (String, String) {
     let of = |kind: &str, settled: &str| condition(own, kind).filter(|found| text(found, "/status") != settled);
     let found = of("Deleting", "False").or_else(|| of("VirtualMachineReady", "True")).or_else(|| condition(own, "NodeJoined"));
@@ -120,7 +120,7 @@ fn line(name: &str, state: &State, message: &str) {
     say(text.trim_end());
 }
 
-/// One line, with the time of day in UTC.
+/// Prints one line, with the time of day in UTC.
 pub fn say(what: impl Display) {
     println!("{} {what}", jiff::Timestamp::now().strftime("%T"));
 }

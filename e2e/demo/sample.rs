@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::world::{hardware, text};
 
 const SAMPLE: &str = include_str!("../../config/samples/three-nodes.yaml");
-/// For a real Windows to start, install what a node needs and join; without KVM it takes most of that.
+/// The limit for a real Windows to start, install what a node needs and join; without KVM most of it is used.
 pub const LONG: Duration = Duration::from_secs(2 * 60 * 60);
-/// How long such a machine may take to join, and its token lives: it is never called late before the demo gives up.
+/// The join deadline of such a machine, and the lifetime of its token: the demo gives up before the machine is reported as late.
 const PATIENCE: Duration = LONG.saturating_add(Duration::from_secs(60 * 60));
 
-/// For this version of Kubernetes; on the simulated hypervisor, or on real ones.
+/// Renders the sample for this version of Kubernetes; on the simulated hypervisor, or on real ones.
 pub fn render(version: &str, real: Option<&Real>) -> String {
     let sample = SAMPLE.replace("v1.36.3", version);
     let Some(real) = real else { return sample };
@@ -40,11 +40,11 @@ pub fn render(version: &str, real: Option<&Real>) -> String {
     documents.collect::<Vec<_>>().join("---\n")
 }
 
-/// What makes real VMs.
+/// The settings for real VMs.
 pub struct Real {
     /// `spec` of the WindowsHypervisor.
     pub hypervisor: Value,
-    /// `firmware.type` of an image of the user, for one machine; `None`: the Linux that stands for Windows, for all of them.
+    /// `firmware.type` of the user's image, for one machine; `None`: all machines use the Linux that stands for Windows.
     pub own: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::super::late::{Guests, Step};
     use super::*;
 
-    /// `spec` of what is made from the template of a kind.
+    /// `spec` of the objects that the template of a kind creates.
     fn template<T: DeserializeOwned>(rendered: &str, kind: &str) -> T {
         let objects = rendered.split("---\n").map(|document| serde_saphyr::from_str(document).expect("YAML"));
         let object: Value = objects.into_iter().find(|object| text(object, "/kind") == kind).expect("a template");

@@ -1,4 +1,4 @@
-//! The cluster that the demo plays in: made for it, or one of the user. It must leave that one as it was.
+//! The cluster that the demo runs in: a new one, or one of the user. The demo must leave the user's cluster as it was.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a demo ends with the place of what went wrong")]
 
 use std::fmt;
@@ -17,11 +17,11 @@ use crate::tour;
 use crate::world::{Capw, ControlPlane, Kind, Options, Tools, hardware, program, text};
 
 const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
-/// Where everything goes in a cluster that is not ours.
+/// The namespace of all objects in a cluster of the user.
 const GUEST_NAMESPACE: &str = "capw-demo";
 /// The Secret with the login of a host.
 const LOGIN: &str = "host-login";
-/// For the machines to go.
+/// The limit for the machines to be deleted.
 const CLEAR: Duration = Duration::from_secs(180);
 
 /// What makes the VMs.
@@ -57,7 +57,7 @@ impl Acceleration {
     const ALL: [Self; 2] = [Self::Kvm, Self::Tcg];
 }
 
-/// As a WindowsHypervisor has it.
+/// Formats as the field of a WindowsHypervisor.
 impl fmt::Display for Acceleration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::Kvm { "KVM" } else { "TCG" })
@@ -96,14 +96,14 @@ fn login(argument: &str) -> Result<(String, PathBuf), String> {
 pub struct OwnImage {
     /// A file (qcow2 or raw), or the name of a volume of the host.
     pub image: String,
-    /// How it starts.
+    /// How the image starts.
     pub firmware: Firmware,
-    /// Where it is, if not here.
+    /// The host that has the image, if it is not this machine.
     pub host: Option<Host>,
 }
 
 impl Host {
-    /// `spec` of a WindowsHypervisor for it, and for the image.
+    /// `spec` of a WindowsHypervisor for this host and the image.
     fn hypervisor(&self, image: &str) -> Value {
         let mut spec = json!({
             "libvirt": {"address": self.address, "pool": self.pool},
@@ -119,34 +119,34 @@ impl Host {
     }
 }
 
-/// A cluster and what the demo has put there.
+/// A cluster and the demo's objects in it.
 pub struct Stage {
     /// The cluster.
     pub cp: ControlPlane,
     /// The program, once it is started.
     pub capw: OnceCell<Capw>,
-    /// What makes real VMs, if any are made.
+    /// The daemon that runs real VMs, if there are any.
     pub daemon: Option<Daemon>,
-    /// What they start, if it is not the Linux that stands for Windows.
+    /// The user's image; `None`: the Linux that stands for Windows.
     pub own: Option<OwnImage>,
-    /// What runs them, once the hypervisor has said so.
+    /// The acceleration of the guests, once the hypervisor has reported it.
     pub acceleration: OnceCell<Acceleration>,
-    /// Where the objects of the README go.
+    /// The namespace of the README's objects.
     pub namespace: &'static str,
-    /// Whether it was there before.
+    /// Whether the cluster existed before.
     pub existing: bool,
-    /// Whether our definitions were there before, too.
+    /// Whether our definitions existed before, too.
     pub installed: bool,
 }
 
-/// Plays the demo until its end or Ctrl-C, and clears up. The error says what the cluster lacks.
+/// Plays the demo until its end or Ctrl-C, and cleans up. The error names what the cluster lacks.
 pub async fn play(kubeconfig: Option<&Path>, hypervisor: Hypervisor, own: Option<OwnImage>, once: bool) -> Result<(), String> {
     let stage = tokio::select! {
         stage = Stage::open(kubeconfig, hypervisor, own) => stage?,
         _ = tokio::signal::ctrl_c() => return Ok(()),
     };
     let result = tokio::select! {
-        // It ends kubectl too: that is not why the tour ends.
+        // Ctrl-C ends kubectl too, whose failure must not count as the tour's result.
         biased;
         _ = tokio::signal::ctrl_c() => Ok(()),
         result = tour::run(&stage, once) => result,
@@ -201,7 +201,7 @@ impl Stage {
         Ok(Self { cp, capw, daemon: None, own: None, acceleration, namespace: GUEST_NAMESPACE, existing: true, installed })
     }
 
-    /// `spec` of the WindowsHypervisor, unless it is the sample's.
+    /// `spec` of the WindowsHypervisor, unless the sample's is used.
     pub fn hypervisor(&self, acceleration: Acceleration) -> Option<Value> {
         let mut spec = match (&self.own, &self.daemon) {
             (Some(OwnImage { image, host: Some(host), .. }), _) => host.hypervisor(image),
@@ -212,7 +212,7 @@ impl Stage {
         Some(spec)
     }
 
-    /// What may run the guests of real VMs, best first.
+    /// The accelerations to try for real VMs, best first.
     pub fn accelerations(&self) -> &[Acceleration] {
         match self.host().map(|host| &host.acceleration) {
             Some(Some(chosen)) => std::slice::from_ref(chosen),
@@ -221,7 +221,7 @@ impl Stage {
         }
     }
 
-    /// What the guests are.
+    /// The kind of the guests.
     pub fn guests(&self) -> Guests {
         match self.acceleration.get() {
             _ if self.own.is_none() => Guests::Small,
@@ -230,7 +230,7 @@ impl Stage {
         }
     }
 
-    /// How a person calls the programs that tell more of this stage.
+    /// The commands with which a person diagnoses this stage.
     pub fn programs(&self) -> Programs {
         let address = |host: &Host| (host.address.clone(), host.pool.clone());
         let libvirt = self.host().map(address).or_else(|| Some((self.daemon.as_ref()?.address(), hardware::POOL.to_owned())));
@@ -246,7 +246,7 @@ impl Stage {
         self.own.as_ref()?.host.as_ref()
     }
 
-    /// Makes the Secret that CAPW logs in to the user's host with.
+    /// Creates the Secret with CAPW's login for the user's host.
     pub async fn give_login(&self) {
         let Some(host) = self.host().filter(|host| !host.login.is_empty()) else { return };
         let files: Vec<String> = host.login.iter().map(|(key, file)| format!("--from-file={key}={}", file.display())).collect();
@@ -254,28 +254,28 @@ impl Stage {
         self.kubectl(&[&["create", "secret", "generic", LOGIN], &files[..]].concat()).await;
     }
 
-    /// The same Secret, in YAML; empty if there is none.
+    /// The login Secret in YAML; empty if there is none.
     pub async fn login(&self) -> String {
         self.kubectl(&["get", "secret", LOGIN, "--ignore-not-found", "--output", "yaml"]).await
     }
 
-    /// The version that machines may have: that of the control plane, e.g. `v1.36.3`.
+    /// The control plane's version, which machines may have too, e.g. `v1.36.3`.
     pub async fn version(&self) -> String {
         let version: Value = serde_json::from_str(&self.cp.kubectl(&["get", "--raw", "/version"]).await).expect("/version is JSON");
         text(&version, "/gitVersion").split(['+', '-']).next().unwrap_or_default().to_owned()
     }
 
-    /// Runs kubectl where the objects of the README are.
+    /// Runs kubectl in the namespace of the README's objects.
     pub async fn kubectl(&self, args: &[&str]) -> String {
         self.cp.kubectl(&[&["--namespace", self.namespace], args].concat()).await
     }
 
-    /// `NAMESPACE/NAME`.
+    /// Returns `NAMESPACE/NAME`.
     pub fn name(&self, name: &str) -> String {
         format!("{}/{name}", self.namespace)
     }
 
-    /// Takes away what the demo has put into a cluster that stays, and on a host of the user.
+    /// Removes the demo's objects from a cluster that stays, and its VMs from a host of the user.
     async fn clear(&self) {
         if !self.existing && self.host().is_none() {
             return;
@@ -304,7 +304,7 @@ fn address() -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
-/// Whether the cluster of the user will do: the error says what is missing, the value whether CAPW's definitions are there.
+/// Whether CAPW's definitions exist in the user's cluster. The error says why the cluster is unusable.
 async fn look_at(cp: &ControlPlane) -> Result<bool, String> {
     let core = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "machines.cluster.x-k8s.io").await;
     let versions = core.as_ref().and_then(|definition| definition["spec"]["versions"].as_array());

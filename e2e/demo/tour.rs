@@ -1,5 +1,5 @@
-//! What the demo does, from the README's YAML to an empty cluster. It must use nothing that a reader of the README could not type,
-//! but for the recorded Linux nodes of `network.rs`.
+//! The steps of the demo, from the README's YAML to an empty cluster. It must use only commands that a reader of the README could type,
+//! except for the recorded Linux nodes of `network.rs`.
 #![allow(clippy::print_stdout, clippy::indexing_slicing, reason = "it talks to a person, and ends with the place of what went wrong")]
 
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::sample::{self, LONG, Real};
 use crate::stage::{Acceleration, Firmware, Stage};
 use crate::world::{Capw, Kind, Tools, text};
 
-/// Between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(500);
-/// For machines to come, change or go. Nothing takes nearly as long on an idle machine, not even with QEMU that translates its guests.
+/// The limit for machines to be created, changed or deleted. An idle machine needs far less, even with QEMU that translates its guests.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Three nodes; then, `once`, another version, fewer machines, none; or else looking on forever.
+/// Creates three nodes; then, with `once`, another version, fewer machines, none; without it, watches forever.
 pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     let version = stage.version().await;
     stage.give_login().await;
@@ -74,7 +74,7 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     delete(stage, &mut progress).await
 }
 
-/// One machine that starts the user's image, until its Node is there.
+/// Runs one machine that starts the user's image, until its Node exists.
 async fn one_machine(stage: &Stage, progress: &mut Progress, version: &str, once: bool) -> Result<(), String> {
     let since = Instant::now();
     until(stage, progress, LONG, "the machine has a Node", async |_, machines| {
@@ -115,7 +115,7 @@ fn sample(stage: &Stage, version: &str, acceleration: Option<Acceleration>) -> S
 
 type Machines = std::collections::BTreeMap<String, crate::progress::State>;
 
-/// Waits for so many machines of a version, all Ready, and no others.
+/// Waits until exactly `count` machines of a version exist, all Ready.
 async fn settle(stage: &Stage, progress: &mut Progress, what: &str, count: usize, version: &str) -> Result<(), String> {
     until(stage, progress, LIMIT, what, async |_, machines| {
         machines.len() == count && machines.values().all(|machine| machine.ready && machine.version == version)
@@ -149,7 +149,7 @@ async fn table(stage: &Stage) {
     println!("\n{}", stage.kubectl(&["get", "nodes,machines,windowsmachines", "-o", "wide"]).await);
 }
 
-/// The patch release before this one: a node may be older than its control plane, not newer.
+/// The previous patch release: a node may be older than its control plane, not newer.
 fn older(version: &str) -> String {
     match version.rsplit_once('.').and_then(|(minor, patch)| Some((minor, patch.parse::<u32>().ok()?))) {
         Some((minor, patch)) if patch > 0 => format!("{minor}.{}", patch - 1),
@@ -186,7 +186,7 @@ Ctrl-C here stops everything and leaves nothing behind.
 }
 
 impl Stage {
-    /// Applies YAML where the objects of the README are.
+    /// Applies YAML in the namespace of the README's objects.
     async fn apply(&self, yaml: &str) {
         let path = self.cp.directory().join("three-nodes.yaml");
         if let Err(error) = std::fs::write(&path, yaml) {

@@ -1,4 +1,4 @@
-//! `capw components list`: what a mirror needs.
+//! `capw components list`: the images that a mirror needs.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Capw, ControlPlane};
 
-/// `capw components list` takes CAPW's image from its Deployment, and looks at one namespace or at all.
+/// `capw components list` takes CAPW's image from its Deployment, and reads one namespace or all of them.
 pub async fn lists(cp: &ControlPlane, capw: &Capw) {
     let list = async |flags: &[&str]| capw.ask(cp, &[&["components", "list"], flags].concat()).await;
     let has_pause = |listed: &str, user: &str| listed.lines().any(|line| line.starts_with("registry  pause ") && line.contains(user));

@@ -1,4 +1,4 @@
-//! Calico, whose operator is told of Windows nodes.
+//! Calico, whose operator is configured for Windows nodes.
 
 use serde_json::json;
 
@@ -11,9 +11,9 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, wai
 
 const FELIX: Kind = Kind::new("crd.projectcalico.org/v1", "felixconfigurations");
 const ADDRESSES: Kind = Kind::new("projectcalico.org/v3", "ipamconfigurations");
-/// Groups of Calico and of its operator.
+/// API groups of Calico and of its operator.
 const GROUPS: [&str; 3] = ["operator.tigera.io", "crd.projectcalico.org", "projectcalico.org"];
-/// Of clusters whose Calico is another one: without its API server, or with an operator that says how it is.
+/// Resources of other Calico installations: those without its API server, or with an operator that reports its status.
 const NOT_SERVED: [&str; 2] = ["ipamconfigs", "tigerastatuses"];
 
 #[test]
@@ -40,7 +40,7 @@ fn a_missing_right_to_calico_is_named_and_it_goes_on_once_it_is_granted() {
     });
 }
 
-/// Whether something names the right while all that is wrong is put right without it.
+/// Whether a condition or event names the right while CAPW has to fix all problems without it.
 async fn without(account: &Account<'_>, right: &Right) -> bool {
     not_told(account.cp).await;
     account.grant_all_but(right).await;
@@ -51,7 +51,7 @@ async fn without(account: &Account<'_>, right: &Right) -> bool {
         account.trigger().await;
         put_right(account, None).await;
     }
-    // What is watched would be seen without the right.
+    // CAPW would see watched objects without the right.
     account.set(json!({"spec": {"components": {"mode": "Off", "linuxSide": "Report"}}})).await;
     let is_left = |object: &_| [LINUX_SIDE, COMPATIBLE].iter().all(|kind| condition(object, kind).is_none()).then_some(());
     account.cp.wait_object(Kind::WINDOWS_CLUSTER, &account.cluster, "the network is not read any more", LIMIT, is_left).await;
@@ -59,7 +59,7 @@ async fn without(account: &Account<'_>, right: &Right) -> bool {
     told.is_some()
 }
 
-/// Makes Calico what it was before anything was changed, with a tunnel that Windows nodes cannot use.
+/// Sets Calico back to its state before any change, with a tunnel that Windows nodes cannot use.
 async fn not_told(cp: &ControlPlane) {
     let annotations = json!({"annotations": {"infrastructure.cluster.x-k8s.io/linux-side-changed": null}});
     let installation = json!({"serviceCIDRs": null, "windowsNodes": null, "calicoNetwork": {"windowsDataplane": null}});
@@ -69,7 +69,7 @@ async fn not_told(cp: &ControlPlane) {
     cp.kubectl(&["-n", "tigera-operator", "delete", "configmap", ENDPOINT, "--ignore-not-found"]).await;
 }
 
-/// Waits until nothing is wrong any more, or until a condition names the right: what it says.
+/// Waits until all is fixed, or until a condition names the right: returns its message.
 async fn put_right(account: &Account<'_>, missing: Option<&Right>) -> Option<String> {
     wait_for("Calico is told of Windows nodes, or a condition says why not", LIMIT, || async {
         let object = account.object().await?;

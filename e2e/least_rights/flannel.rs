@@ -11,9 +11,9 @@ use crate::rights::role::Right;
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
-/// Of Flannel, so that Windows nodes can share its network.
+/// Flannel's settings with which Windows nodes can share its network.
 const SETTINGS: &str = r#"{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}"#;
-/// Kinds of other networks: a cluster with Flannel does not serve them.
+/// API groups of other networks, which a cluster with Flannel does not serve.
 const OTHER_NETWORKS: [&str; 6] =
     ["operator.tigera.io", "crd.projectcalico.org", "projectcalico.org", "crd.antrea.io", "config.openshift.io", "operator.openshift.io"];
 
@@ -46,7 +46,7 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Takes each right away in turn. Gives those that nothing has named.
+    /// Withholds each right in turn. Returns the rights that no condition or event has named.
     async fn all(&self) -> Vec<String> {
         let tried = self.account.of_groups(|group| !OTHER_NETWORKS.contains(&group));
         assert!(tried.len() > 50, "only {} rights are tried", tried.len());
@@ -59,7 +59,7 @@ impl Trials<'_> {
         silent
     }
 
-    /// Whether something names the right while the network is brought or taken away without it.
+    /// Whether a condition or event names the right while the network is installed or removed without it.
     async fn without(&self, right: &Right) -> bool {
         let account = &self.account;
         account.grant_all_but(right).await;
@@ -83,7 +83,7 @@ impl Trials<'_> {
         brought.or(removed).is_some()
     }
 
-    /// Waits until the network is brought and the node is verified, or until a condition names the right: what it says.
+    /// Waits until the network is installed and the node is verified, or until a condition names the right: returns its message.
     async fn brought(&self, missing: Option<&Right>) -> Option<String> {
         wait_for("the network is brought, or a condition says why not", LIMIT, || async {
             let object = self.account.object().await?;
@@ -98,7 +98,7 @@ impl Trials<'_> {
         .await
     }
 
-    /// Waits until nothing of it is left, or until a condition names the right: what it says.
+    /// Waits until all components are removed, or until a condition names the right: returns its message.
     async fn removed(&self, missing: Option<&Right>) -> Option<String> {
         wait_for("what was brought is gone, or a condition says why not", LIMIT, || async {
             let object = self.account.object().await?;
@@ -113,13 +113,13 @@ impl Trials<'_> {
     }
 }
 
-/// The part of a kubelet: pods of what is brought run and are ready, connections are made, and pods that go are gone.
+/// Plays the kubelet: pods of components run and become ready, connections succeed, and deleted pods disappear.
 async fn kubelet(cp: &ControlPlane) {
     loop {
         for pod in cp.list(PODS, Some(BROUGHT)).await {
             let name = text(&pod, "/metadata/name");
             if !pod["metadata"]["deletionTimestamp"].is_null() {
-                // It may be gone by now.
+                // The pod may be deleted by now.
                 let _ = cp.try_kubectl(&["-n", BROUGHT, "delete", "pod", name, "--force", "--grace-period=0"]).await;
                 continue;
             }

@@ -1,17 +1,17 @@
-//! What it costs to verify a node: what CAPW asks the workload cluster, and how many pods it makes there, until other pods come to the node.
+//! The cost of verifying a node: CAPW's requests to the workload cluster, and the pods that it creates there, until other pods come to the node.
 
 use std::collections::BTreeSet;
 
 use crate::workers::{REMOTE_USER, by_capw};
 use crate::world::{AuditEvent, AuditMark, ControlPlane};
 
-/// For one machine, from its first request on.
+/// The most requests for one machine, from its first request on.
 const REQUESTS: usize = 25;
-/// One on the node, and one on a Linux node.
+/// The pods for one machine: one on the node, and one on a Linux node.
 const PODS: usize = 2;
 
-/// Holds what was asked since `joins`, when the machine of the node was about to be made, against these numbers. `other`: a node that joined at the same
-/// time; what names it does not count.
+/// Compares the requests since `joins`, just before the node's machine was created, with these limits. `other`: a node that joined at the same
+/// time; requests that name it do not count.
 pub fn assert_within(cp: &ControlPlane, joins: AuditMark, other: Option<&str>) {
     let mut asked = asked_since(cp, joins);
     asked.retain(|event| other.is_none_or(|other| !event.uri.contains(other)));
@@ -21,7 +21,7 @@ pub fn assert_within(cp: &ControlPlane, joins: AuditMark, other: Option<&str>) {
     assert!(pods.len() == PODS, "{pods:?}: {lines:#?}");
 }
 
-/// What CAPW has asked the workload cluster since then, but for watches with their listings, and for the rights of joining nodes, which it looks at
+/// CAPW's requests to the workload cluster since the mark, except watches with their listings, and the rights of joining nodes, which CAPW reads
 /// once.
 fn asked_since(cp: &ControlPlane, mark: AuditMark) -> Vec<AuditEvent> {
     let path = |event: &AuditEvent| event.uri.split('?').next().unwrap_or_default().to_owned();

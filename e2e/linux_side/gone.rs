@@ -1,5 +1,5 @@
-//! The part of the story about the end: a Cluster goes and its workload cluster stays. What was brought goes with the last machine, and nothing else;
-//! a workload cluster that cannot be reached holds nothing for long.
+//! The part of the story about the end: a Cluster is deleted and its workload cluster stays. Only CAPW's components go, with the last machine;
+//! a workload cluster that is unreachable does not block the deletion for long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{AuditEvent, Capw, ControlPlane, Forward, Kind, free_port, step, text, wait_for};
 
 const CLUSTER_ROLE_BINDINGS: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
-/// What a cluster has once of what is brought.
+/// The kinds of components that are cluster-scoped.
 const ONCE: [Kind; 6] = [Kind::NAMESPACE, Kind::CLUSTER_ROLE, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES, POLICIES, POLICY_BINDINGS];
-/// So long CAPW tries to remove what it brought, and then it lets go.
+/// How long CAPW tries to remove its components before it gives up.
 const GIVEN_UP: Duration = Duration::from_secs(120);
 
-/// What there is for this WindowsCluster, each with its UID. A namespace goes when the namespace controller has removed what is in it.
+/// The remaining components of this WindowsCluster, each with its UID. A namespace is deleted when the namespace controller has emptied it.
 pub async fn left(cp: &ControlPlane, name: &str) -> Vec<String> {
     let mut left = Vec::new();
     for kind in ONCE {
@@ -34,7 +34,7 @@ fn is_brought(object: &Value, name: &str) -> bool {
         && text(object, "/metadata/annotations/infrastructure.cluster.x-k8s.io~1windows-cluster") == name
 }
 
-/// Waits until there is nothing for this WindowsCluster.
+/// Waits until no component of this WindowsCluster remains.
 pub async fn wait_gone(cp: &ControlPlane, name: &str) {
     wait_for("what was brought is gone", LIMIT, || async {
         let left = left(cp, name).await;
@@ -43,7 +43,7 @@ pub async fn wait_gone(cp: &ControlPlane, name: &str) {
     .await;
 }
 
-/// Every object that is not brought, of the kinds that have some which are, to the letter.
+/// The full content of every object that is no component, for the kinds that have components.
 async fn others(cp: &ControlPlane, name: &str) -> BTreeMap<String, String> {
     let mut others = BTreeMap::new();
     for kind in ONCE.into_iter().chain([DAEMON_SETS, Kind::CONFIG_MAP]) {
@@ -67,7 +67,7 @@ pub async fn it_goes_with_its_cluster(cp: &ControlPlane) {
     workers.apply(cp).await;
     workers.wait_settled(cp, cp, LIMIT).await;
     let foreign = |name: &str| json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"});
-    // One has a name that CAPW gives to such objects.
+    // One of them has a name that CAPW gives to such objects.
     cp.apply_objects(&[foreign("windows-own"), foreign("windows-2025")]).await;
     let before = others(cp, &name).await;
     bring(cp, &name).await;

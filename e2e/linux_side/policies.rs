@@ -1,4 +1,4 @@
-//! The part of the story about policies for pods: they come with what is brought, and are switched without touching the rest.
+//! The part of the story about policies for pods: CAPW installs them with its components, and switches them without touching the rest.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::world::{ControlPlane, Kind, step, text, wait_for};
 pub const POLICIES: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
 pub const POLICY_BINDINGS: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings");
 
-/// Names of policies and bindings begin so.
+/// The prefix of the names of policies and bindings.
 const PREFIX: &str = "capw-windows-";
 
-/// Waits until there are so many of both kinds, as the WindowsCluster says, and this comes of pods that cannot work.
+/// Waits until `count` policies and bindings exist and the WindowsCluster lists them, and the binding has these actions.
 async fn there(cp: &ControlPlane, name: &str, count: usize, actions: &Value) {
     wait_for(&format!("{count} policies with {actions}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
@@ -29,7 +29,7 @@ async fn there(cp: &ControlPlane, name: &str, count: usize, actions: &Value) {
     .await;
 }
 
-/// They are there again in the end.
+/// Switches the policies off and on; at the end they exist again.
 pub async fn they_are_switched_by_themselves(cp: &ControlPlane, name: &str) {
     let (told, refused) = (json!(["Warn", "Audit"]), json!(["Deny"]));
     there(cp, name, 3, &told).await;

@@ -1,5 +1,5 @@
-//! The part of the story about a new node: a pod there is bound to it in spite of its taint, and has to reach what pods need. The kubelet's part is
-//! played here.
+//! The part of the story about a new node: a pod is bound to it in spite of its taint, and has to reach what pods need. The test plays the
+//! kubelet.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::{BROUGHT, COMPONENTS, LIMIT, PODS, SERVICES, is_unverified, says};
 use crate::world::{ControlPlane, Kind, step, text, wait_for};
 
-/// From the last connection to the end of the taint, and from the last repair of the Linux side to the word that it is compatible. Without news CAPW looks
-/// four times a minute, or every five minutes.
+/// From the last connection to the removal of the taint, and from the last fix of the Linux side to the report that it is compatible. Without events
+/// CAPW polls four times a minute, or every five minutes.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// Says how the connections of a pod have ended, and that it answers if all were made: the kubelet's part.
+/// Reports, as the kubelet, the exit code of a pod's connections, and that the pod is ready if all succeeded.
 async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64) -> Value {
     let name = format!("{BROUGHT}/{pod}");
     wait_for(&format!("{name} has ended with {code}"), LIMIT, || async {
@@ -27,7 +27,7 @@ async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64) -> V
     .await
 }
 
-/// What a kubelet says of a pod whose connections have ended so. `is_back`: of one on a Linux node, which only connects.
+/// The status that a kubelet reports for a pod whose connections ended with this code. `is_back`: the pod on a Linux node, which only connects.
 pub fn status(pod: &Value, is_back: bool, code: i64) -> Value {
     let connected = json!({"terminated": {"exitCode": code, "message": "TIMEOUT\n"}});
     let statuses = |containers: &Value, state: &Value| {
@@ -45,14 +45,14 @@ pub fn status(pod: &Value, is_back: bool, code: i64) -> Value {
         "containerStatuses": statuses(&spec["containers"], &json!({"waiting": {"reason": "PodInitializing"}}))})
 }
 
-/// At first it does not, and then a pod on a Linux node does not reach it.
+/// The connections fail at first; then a pod on a Linux node does not reach the new pod; in the end both succeed.
 pub async fn it_reaches_what_pods_need(cp: &ControlPlane, name: &str, node: &str) {
     let (there, back) = (format!("probe-{node}"), format!("probe-back-{node}"));
     ended(cp, &there, Some(node), 1).await;
     let words = [node, "does not reach the API server by the address of its Service: TIMEOUT", "read the log of kube-proxy"];
     says(cp, name, COMPONENTS, "NodeNotVerified", &words).await;
     ended(cp, &there, Some(node), 0).await;
-    // Linux nodes of recordings have no kubelets, and take nothing.
+    // The Linux nodes of recordings have no kubelets, and accept no connections.
     let pod = ended(cp, &back, None, 1).await;
     says(cp, name, COMPONENTS, "NodeNotVerified", &["a pod on a Linux node does not reach a pod there (10.244.9.4:9376): TIMEOUT"]).await;
     assert!(cp.get(Kind::NODE, node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until it does");

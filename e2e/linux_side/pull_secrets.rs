@@ -1,11 +1,11 @@
-//! The part of the story about Secrets for pulls: pods of what is brought name them, beside those that others name.
+//! The part of the story about pull secrets: the pods of CAPW's components name them, beside the Secrets that others add.
 
 use serde_json::{Value, json};
 
 use super::{BROUGHT, COMPONENTS, DAEMON_SETS, LIMIT, written_since};
 use crate::world::{ControlPlane, Kind, step, wait_for};
 
-/// Asks for these Secrets, and waits until the pods of both DaemonSets name those.
+/// Requests these Secrets, and waits until the pods of both DaemonSets name those.
 async fn asked(cp: &ControlPlane, name: &str, secrets: Value, flannel: Value, kube_proxy: Value) {
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"images": {"pullSecrets": secrets}}}}))
         .await
@@ -21,7 +21,7 @@ async fn asked(cp: &ControlPlane, name: &str, secrets: Value, flannel: Value, ku
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
 }
 
-/// None is named in the end, but for one of a stranger.
+/// In the end no pod names a Secret, except the one that another client added.
 pub async fn they_come_and_go(cp: &ControlPlane, name: &str) {
     let (ours, theirs) = (json!([{"name": "mirror"}]), json!([{"name": "of-a-stranger"}]));
     asked(cp, name, ours.clone(), ours.clone(), ours).await;

@@ -1,4 +1,4 @@
-//! The part of the story about `mode: Report`: what it says is what `mode: Auto` then writes.
+//! The part of the story about `mode: Report`: `mode: Auto` then writes exactly what was reported.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{COMPONENTS, LIMIT, effects_since};
 use crate::world::{AuditEvent, ControlPlane, Kind, condition, step, wait_for};
 
-/// Of what is brought, by the plural.
+/// The kinds of components, by plural.
 const KINDS: [(&str, &str); 9] = [
     ("namespaces", "Namespace"),
     ("serviceaccounts", "ServiceAccount"),
@@ -20,7 +20,7 @@ const KINDS: [(&str, &str); 9] = [
     ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
 ];
 
-/// What would be written, once it says this and nothing that is so told.
+/// The planned writes, once a line starts with `said` and none with `unsaid`.
 async fn planned(cp: &ControlPlane, name: &str, said: &str, unsaid: &str) -> Vec<String> {
     wait_for(&format!("{name} says what would be written: {said}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
@@ -31,7 +31,7 @@ async fn planned(cp: &ControlPlane, name: &str, said: &str, unsaid: &str) -> Vec
     .await
 }
 
-/// `create KIND NAMESPACE/NAME`, or `change`.
+/// Formats a write as `create KIND NAMESPACE/NAME`, or `change`.
 fn written(event: &AuditEvent) -> String {
     let kind = KINDS.iter().find(|(plural, _)| *plural == event.resource).map_or(event.resource.as_str(), |(_, kind)| kind);
     let verb = match (event.verb.as_str(), event.code) {
@@ -39,17 +39,17 @@ fn written(event: &AuditEvent) -> String {
         ("patch", 200) => "change",
         _ => event.verb.as_str(),
     };
-    // The API server says of a namespace that it is in itself.
+    // For a Namespace, the API server reports the namespace itself as its namespace.
     let namespace = if event.namespace.is_empty() || kind == "Namespace" { String::new() } else { format!("{}/", event.namespace) };
     format!("{verb} {kind} {namespace}{}", event.name)
 }
 
-/// Asks for all that was said, and holds it against what is written.
+/// Switches to `Auto`, and compares the writes with the plan.
 async fn it_is_written(cp: &ControlPlane, name: &str, said: &[String], is_done: impl Fn(&Value) -> bool) {
     let mark = cp.audit_mark();
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
     cp.wait_object(Kind::WINDOWS_CLUSTER, name, "what is brought is there", LIMIT, |object| is_done(object).then_some(())).await;
-    // A reason with a colon is why something is not written.
+    // A line that starts with a reason and a colon explains why something is not written.
     let lines = said.iter().filter(|line| line.split(' ').next().is_some_and(|word| !word.ends_with(':')));
     let expected: BTreeSet<String> = lines.map(|line| line.split(" (").next().unwrap_or_default().to_owned()).collect();
     wait_for("what was said is written, and nothing else", LIMIT, || async {
@@ -61,9 +61,9 @@ async fn it_is_written(cp: &ControlPlane, name: &str, said: &[String], is_done: 
     assert!(object["status"]["components"]["planned"].is_null(), "{:#}", object["status"]["components"]);
 }
 
-/// What is there of another stays, and is told before and after in the same words.
+/// A foreign object stays, and is reported before and after with the same message.
 pub async fn it_says_what_is_in_the_way(cp: &ControlPlane, name: &str) {
-    // What is not CAPW's is not watched.
+    // CAPW does not watch foreign objects.
     let trigger = json!({"metadata": {"annotations": {"example.com/look": "again"}}});
     cp.patch(Kind::WINDOWS_CLUSTER, name, &trigger).await.expect("the WindowsCluster");
     let said = planned(cp, name, "NameTaken: Namespace capw-windows is there already", "create Namespace").await;
@@ -80,7 +80,7 @@ pub async fn it_says_what_is_in_the_way(cp: &ControlPlane, name: &str) {
     step("what is in the way is told before anything is asked for");
 }
 
-/// The network is brought as it was said.
+/// The network is installed as planned.
 pub async fn it_is_as_it_was_said(cp: &ControlPlane, name: &str) {
     let said = planned(cp, name, "change Namespace capw-windows (metadata.", "NameTaken: ").await;
     for line in ["create DaemonSet capw-windows/flannel", "create ConfigMap capw-windows/kube-proxy", "create ClusterRoleBinding capw-kube-proxy"] {

@@ -1,5 +1,5 @@
-//! The part of the story about RuntimeClasses: they are there with a pool, the real API server and scheduler put pods where they say, and they go with
-//! the last pod.
+//! The part of the story about RuntimeClasses: they exist with a pool, the real API server and scheduler place pods by them, and they are removed
+//! with the last pod.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub const RUNTIME_CLASSES: Kind = Kind::new("node.k8s.io/v1", "runtimeclasses");
 /// A pod that no node can take.
 const WAITING: &str = "waiting";
 
-/// Those that CAPW says are there, and those that are.
+/// Waits until the RuntimeClasses that CAPW reports, and the existing ones, are exactly these.
 async fn classes(cp: &ControlPlane, name: &str, expected: &[&str]) {
     wait_for(&format!("the RuntimeClasses are {expected:?}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
@@ -25,7 +25,7 @@ async fn classes(cp: &ControlPlane, name: &str, expected: &[&str]) {
     .await;
 }
 
-/// `node`: a node with Windows Server 2022, whose network works.
+/// Covers the RuntimeClasses of a new pool. `node`: a node with Windows Server 2022, whose network works.
 pub async fn they_come_with_a_pool(cp: &ControlPlane, workers: &Workers, name: &str, node: &str) {
     classes(cp, name, &["windows-2022"]).await;
 
@@ -80,7 +80,7 @@ pub async fn they_come_with_a_pool(cp: &ControlPlane, workers: &Workers, name: &
     }
     step("pods are where their RuntimeClasses say, without a word of their own");
 
-    // No kubelet ends them.
+    // No kubelet ends these pods.
     let ended = classes.map(|(name, _, _)| name);
     let arguments = ["-n", workers.namespace.as_str(), "delete", "pods", "--force", "--grace-period=0"];
     cp.kubectl(&[&arguments[..], &ended[..]].concat()).await;
@@ -92,7 +92,7 @@ pub async fn they_come_with_a_pool(cp: &ControlPlane, workers: &Workers, name: &
     cp.kubectl(&["-n", &workers.namespace, "delete", "pod", WAITING, "--force", "--grace-period=0"]).await;
 }
 
-/// After another look at the cluster.
+/// The RuntimeClasses are removed at CAPW's next poll of the cluster.
 pub async fn they_go_with_their_last_pod(cp: &ControlPlane, name: &str) {
     classes(cp, name, &["windows-2022"]).await;
     step("the RuntimeClass went after its last pod");

@@ -1,4 +1,4 @@
-//! The part of the story about another writer: what it changes in what is brought is set back, and one that does it again and again is named, and
+//! The part of the story about another writer: CAPW reverts its changes to components, and names a writer that repeats them, which
 //! cannot make CAPW write as often as it does itself.
 
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::world::{ControlPlane, Kind, step, text, wait_for};
 const IMAGE: &str = "/spec/template/spec/containers/0/image";
 const OURS: &str = "registry.example.com/capw:v0";
 
-/// As a person, or a controller, that knows better.
+/// Changes the image, as a person or another controller would.
 async fn change(cp: &ControlPlane) {
     let image = json!([{"op": "replace", "path": IMAGE, "value": "stranger.example.com/capw:v0"}]);
     cp.kubectl(&["-n", BROUGHT, "patch", "daemonset", "flannel", "--type=json", "-p", &image.to_string()]).await;

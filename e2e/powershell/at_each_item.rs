@@ -1,4 +1,4 @@
-//! At each item the machine loses its power, and at its next start something else is wrong too: each life ends as an undisturbed one does.
+//! At each item the machine loses its power, and its next start has another fault too: each life ends as an undisturbed one does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,26 +16,26 @@ const STATE: &str = r"C:\ProgramData\capw\state\state.json";
 const ARCHIVE: &str = r"C:\ProgramData\capw\payload.gz";
 /// Starts that a life may take.
 const MOST: usize = 250;
-/// Shorter than the runner's patience, which is two seconds.
+/// How long a file is held: shorter than the two seconds for which the runner retries.
 const HELD: Duration = Duration::from_millis(1_200);
 
-/// What is wrong besides.
+/// An additional fault.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
-    /// The boot task and cloudbase-init start a runner each.
+    /// The boot task and cloudbase-init each start a runner.
     TwoRunners,
-    /// Zeros, as NTFS leaves them: in the state, in the item's marker, in the payload that was kept.
+    /// Zeros, as NTFS leaves them: in the state, in the item's marker, in the kept payload.
     Zeros(&'static str),
     Cut(&'static str),
-    /// Another program keeps it to itself for a while.
+    /// Another program locks the file for a while.
     Held(&'static str),
-    /// The clock is corrected by so many hours.
+    /// The clock is off by this many hours.
     Clock(i32),
-    /// What was written in the last second is zeros.
+    /// The writes of the last second are zeros.
     PowerCut,
 }
 
-/// Stands for the marker of the item at which the power went.
+/// A placeholder for the marker of the item at which the power was cut.
 const MARKER: &str = "marker";
 
 const ALL: [Trouble; 12] = [
@@ -53,20 +53,20 @@ const ALL: [Trouble; 12] = [
     Trouble::Cut(ARCHIVE),
 ];
 
-/// The file of the runner that is meant.
+/// The path of the runner's file with this name.
 fn file(name: &str, item: &str) -> String {
     if name == MARKER { format!(r"C:\ProgramData\capw\state\items\{item}.json") } else { name.to_owned() }
 }
 
 fn damage(machine: &Machine, windows: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let path = machine.path(windows);
-    // An item that was true before has no marker, and before the first one there is no state.
+    // An item that was true from the start has no marker, and before the first item there is no state.
     if let Ok(bytes) = fs::read(&path) {
         fs::write(&path, change(bytes)).expect("a damaged file");
     }
 }
 
-/// Of the runner's files, not those of the loader that the boot task starts: it was there long before.
+/// Fills the runner's recently written files with zeros, except the loader that the boot task starts: it is much older.
 fn lose_the_last_second(machine: &Machine) {
     let begun = SystemTime::now() - Duration::from_secs(1);
     for path in crate::world::search::files(&machine.path(OWN)) {
@@ -78,7 +78,7 @@ fn lose_the_last_second(machine: &Machine) {
     }
 }
 
-/// Before the machine is switched on again.
+/// Applies a fault before the machine is switched on again.
 fn prepare(machine: &Machine, trouble: Trouble, item: &str) {
     match trouble {
         Trouble::Zeros(name) => damage(machine, &file(name, item), |bytes| vec![0; bytes.len()]),
@@ -89,7 +89,7 @@ fn prepare(machine: &Machine, trouble: Trouble, item: &str) {
     }
 }
 
-/// The next start, until another item is reported.
+/// Starts the machine and waits until another item is reported.
 fn start(machine: &mut Machine, source: &Source, troubles: &[Trouble], item: &str, limit: &Limit) -> Ended {
     let beside: Vec<_> = troubles
         .iter()
@@ -100,14 +100,14 @@ fn start(machine: &mut Machine, source: &Source, troubles: &[Trouble], item: &st
         })
         .collect();
     let ended = machine.start_for(source, Some(limit));
-    // Killed with the machine, or at its end soon: it waited for the same lock.
+    // The child was killed with the machine, or ends soon: it waited for the same lock.
     for mut child in beside {
         child.wait().expect("a child");
     }
     ended
 }
 
-/// Lives through a plan; at each item, or at each so many, the power goes and those troubles come, in turn. Gives the items.
+/// Carries a plan out; after every `every` items the power is cut and the next faults of `turns` apply. Returns the items.
 fn troubled(kind: Kind, turns: &[&[Trouble]], every: usize) -> Vec<String> {
     let wanted = kills::undisturbed(kind);
     let scratch = Scratch::new("items");
@@ -131,7 +131,7 @@ fn troubled(kind: Kind, turns: &[&[Trouble]], every: usize) -> Vec<String> {
             troubles.iter().for_each(|trouble| prepare(&machine, *trouble, &stopped));
             stops.push(stopped.clone());
         } else {
-            // 1002: it could not keep what later starts need.
+            // 1002: the runner could not save the data that later starts need.
             assert!(restarts(&machine, &ended) || matches!(ended, Ended::Code(1002)), "{ended:?} after {:?}", last(&machine));
         }
         machine.boot();
@@ -151,7 +151,7 @@ fn is_skipped(test: &str) -> bool {
     lacks.is_some()
 }
 
-/// Each of them at some item.
+/// Applies each fault at some item.
 #[test]
 #[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn whatever_else_is_wrong_at_an_item_it_ends_the_same() {
@@ -163,7 +163,7 @@ fn whatever_else_is_wrong_at_an_item_it_ends_the_same() {
     assert!(stops.len() >= ALL.len(), "too few items: {stops:?}");
 }
 
-/// With `CAPW_POWERSHELL=all`: the same troubles at each item.
+/// With `CAPW_POWERSHELL=all`: applies the faults at each item.
 fn at_each_item(test: &str, troubles: &[Trouble]) {
     if is_skipped(test) || !shell::is_thorough() {
         return;

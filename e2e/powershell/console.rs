@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// The side for programs. What they print is added to the log, until the last of them has ended.
+/// The program side of the pseudo terminal. Its output is added to the log, until the last program has ended.
 pub fn open(log: &Path) -> File {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("a terminal");

@@ -1,4 +1,4 @@
-//! What else hits a machine while it carries out its plan: two runners at once, a clock that jumps, files of the runner that are cut,
+//! Other faults while a machine carries out its plan: two runners at once, a clock that jumps, files of the runner that are cut,
 //! filled with zeros, missing or held by another program.
 
 use std::fs;
@@ -49,7 +49,7 @@ fn two_runners_at_once_do_the_work_once() {
     }
     let scratch = Scratch::new("two");
     let (mut machine, _) = payload::start(PLAIN, scratch.path());
-    // The first start ends with a restart, and the boot task is there.
+    // The first start ends with a restart, and the boot task exists.
     machine.start(&payload::first(PLAIN));
     machine.boot();
     payload::serve(&machine);
@@ -113,7 +113,7 @@ fn a_clock_that_jumps_does_not_end_the_plan() {
     }
     for hours in [-8, 8] {
         let scratch = Scratch::new("clock");
-        // The clock is wrong from the first start on, until the plan asks a time server.
+        // The clock is wrong from the first start on, until the plan synchronizes with a time server.
         let (mut machine, _) = payload::start_with(PLAIN, scratch.path(), |machine| machine.set_clock(hours), |_| ());
         let end = carry(&mut machine, PLAIN);
         assert!(end.contains(" plan finished 0 "), "{hours} h: {end}\n{}", tail(&machine.log()));

@@ -1,5 +1,5 @@
-//! What machines start from: the prepared Wine prefix with PowerShell as drive P:, the stand-ins, and what an image of Windows Server 2022
-//! has in its registry. Made once per run of the tests.
+//! The disk that machines start from: the prepared Wine prefix with PowerShell as drive P:, the stand-ins, and the registry of an image of
+//! Windows Server 2022. Created once per run of the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::world::wine;
 
 const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/powershell/windows/stand_in.c");
 const SCRIPTS: [(&str, &str); 2] = [("stand-ins.ps1", include_str!("windows/stand-ins.ps1")), ("start.ps1", include_str!("windows/start.ps1"))];
-/// Programs of Windows that the stand-in replaces in system32.
+/// Windows programs that the stand-in replaces in system32.
 const REPLACED: [&str; 14] =
     ["tzutil", "sc", "w32tm", "certutil", "curl", "dism", "bcdedit", "netsh", "djoin", "route", "msiexec", "shutdown", "taskkill", "tar"];
-/// What .NET needs under Wine: its collector dies otherwise.
+/// The variables that .NET needs under Wine, where its garbage collector crashes otherwise.
 pub const POWERSHELL_ENVIRONMENT: [(&str, &str); 6] = [
     ("DOTNET_TieredPGO", "0"),
     ("DOTNET_EnableWriteXorExecute", "0"),
@@ -22,7 +22,7 @@ pub const POWERSHELL_ENVIRONMENT: [(&str, &str); 6] = [
     ("POWERSHELL_TELEMETRY_OPTOUT", "1"),
     ("POWERSHELL_UPDATECHECK", "Off"),
 ];
-/// Windows Server 2022 (build 20348), Core.
+/// The registry of Windows Server 2022 (build 20348), Core.
 const REGISTRY: &str = r#"REGEDIT4
 
 [HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion]
@@ -69,7 +69,7 @@ pub fn wineserver() -> &'static str {
     if Path::new("/usr/lib/wine/wineserver64").exists() { "/usr/lib/wine/wineserver64" } else { "/usr/lib/wine/wineserver" }
 }
 
-/// The environment of a Windows program in that prefix.
+/// Sets the environment of a Windows program in that prefix.
 pub fn environment(command: &mut Command, prefix: &Path) {
     let overrides: Vec<String> = REPLACED.iter().map(|program| format!("{program}.exe=n")).collect();
     command
@@ -82,7 +82,7 @@ pub fn environment(command: &mut Command, prefix: &Path) {
         .env("PATHEXT", ".COM;.EXE;.BAT;.CMD")
         .env("WINEDLLOVERRIDES", format!("pdh=n;{}", overrides.join(";")))
         .env("DISPLAY", "");
-    // Only where a test has set the machine's clock.
+    // These files exist only where a test has set the machine's clock.
     let (clock, library) = (prefix.join("drive_c/stand-in/clock"), Path::new(FAKETIME));
     if clock.exists() && library.exists() {
         command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
@@ -106,19 +106,19 @@ pub fn stand_in() -> &'static Path {
     })
 }
 
-/// Where what all machines share is kept while the tests run.
+/// The directory of the files that all machines share, kept while the tests run.
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
     DIRECTORY.get_or_init(|| tempfile::Builder::new().prefix("capw-powershell-image.").tempdir().expect("a directory")).path()
 }
 
-/// Makes the disk of a machine.
+/// Creates the disk of a machine.
 pub fn copy(to: &Path) {
     static IMAGE: OnceLock<PathBuf> = OnceLock::new();
     duplicate(IMAGE.get_or_init(make), to);
 }
 
-/// Links what is not written to; the registry's files are copies.
+/// Links the files that are read-only, and copies the registry's files.
 fn duplicate(from: &Path, to: &Path) {
     fs::create_dir_all(to.parent().expect("a directory")).expect("a directory");
     run(Command::new("cp").arg("-al").arg(from).arg(to));
@@ -129,7 +129,7 @@ fn duplicate(from: &Path, to: &Path) {
             fs::copy(&from, &to).expect("a copy");
         }
     }
-    // Small files that stand-ins write in place.
+    // Small files that the stand-ins write in place.
     for entry in fs::read_dir(from.join("drive_c/stand-in/features")).into_iter().flatten().flatten() {
         let copy = to.join("drive_c/stand-in/features").join(entry.file_name());
         fs::remove_file(&copy).expect("a link");
@@ -140,7 +140,7 @@ fn duplicate(from: &Path, to: &Path) {
 fn make() -> PathBuf {
     let prefix = directory().join("prefix");
     duplicate(&wine::programs().join("wine-prefix"), &prefix);
-    // A clock that is wrong makes Wine believe that it is newer than its registry, and put back what a plan has changed.
+    // With a wrong clock, Wine considers itself newer than its registry, and would revert the changes of a plan.
     fs::write(prefix.join(".update-timestamp"), "disable\n").expect("a file");
     let drive = prefix.join("drive_c");
     let bin = drive.join("stand-in/bin");

@@ -1,4 +1,4 @@
-//! What a machine must be after a plan, looked up on its disk and in its registry: an opinion of its own, which shares nothing with the runner.
+//! The required state of a machine after a plan, read from its disk and its registry: an independent check, which shares no code with the runner.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use super::machine::Machine;
 pub struct Registry(BTreeMap<String, String>);
 
 impl Registry {
-    /// The registry of a machine that is switched off.
+    /// Reads the registry of a machine that is switched off.
     pub fn of(machine: &Machine) -> Self {
         let text = fs::read(machine.path(r"C:\").join("../system.reg")).expect("the registry");
         let text = String::from_utf8_lossy(&text).replace("\\\n  ", "");
@@ -29,7 +29,7 @@ impl Registry {
         Self(values)
     }
 
-    /// The data of a value, as `system.reg` has it.
+    /// The data of a value, in the format of `system.reg`.
     pub fn get(&self, key: &str, name: &str) -> Option<&str> {
         let key = key.trim_start_matches(r"HKLM:\").to_lowercase();
         self.0.get(&format!("{key}\\{}", name.to_lowercase())).map(String::as_str)
@@ -42,7 +42,7 @@ impl Registry {
     }
 }
 
-/// `"name"=data` or `@=data`.
+/// Parses `"name"=data` or `@=data`.
 fn value(line: &str) -> Option<(String, String)> {
     if let Some(data) = line.strip_prefix("@=") {
         return Some((String::new(), data.to_owned()));
@@ -56,7 +56,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The data of an item as `system.reg` writes it.
+/// The data of an item in the format of `system.reg`.
 fn data(data: &Value) -> String {
     if let Some(number) = data["dword"].as_u64() {
         return format!("dword:{number:08x}");
@@ -80,7 +80,7 @@ fn text<'a>(item: &'a Value, name: &str) -> &'a str {
     item[name].as_str().unwrap_or_default()
 }
 
-/// What of the plan is not true on a machine that is switched off, one line each.
+/// The parts of the plan that do not hold on a machine that is switched off, one line each.
 pub fn differences(machine: &Machine, plan: &Value) -> Vec<String> {
     let registry = Registry::of(machine);
     let items = plan["items"].as_array().expect("items");
@@ -175,8 +175,8 @@ pub fn differences(machine: &Machine, plan: &Value) -> Vec<String> {
     wrong
 }
 
-/// What of a machine that is switched off two runs of the same plan must have in common: files with their digests, registry, tasks, rules,
-/// features. Without what says when something was done.
+/// The state that two runs of the same plan must share, of a machine that is switched off: files with their digests, registry, tasks, rules,
+/// features. Without timestamps.
 pub fn state(machine: &Machine) -> BTreeMap<String, String> {
     let mut state = BTreeMap::new();
     for root in [
@@ -231,7 +231,7 @@ fn sorted(content: &[u8]) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// Lines that say where two states differ.
+/// One line for each difference between two states.
 pub fn compare(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
     names

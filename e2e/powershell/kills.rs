@@ -11,13 +11,13 @@ use crate::world::step;
 /// Starts that a life with a kill at each call may take.
 const MOST: usize = 250;
 
-/// What a machine is after an undisturbed life.
+/// The state of a machine after an undisturbed life.
 pub fn undisturbed(kind: Kind) -> std::collections::BTreeMap<String, String> {
     let scratch = Scratch::new("undisturbed");
     judge::state(&finish(kind, scratch.path()))
 }
 
-/// It is at the end of its plan, and is what an undisturbed life makes of it.
+/// Asserts that the machine has finished its plan, in the same state as after an undisturbed life.
 pub fn compare(machine: &mut Machine, kind: Kind, wanted: &std::collections::BTreeMap<String, String>) {
     let end = last(machine);
     assert!(end.contains(" plan finished 0 "), "{}: {end}\n{}", kind.name, tail(&machine.log()));
@@ -29,7 +29,7 @@ pub fn compare(machine: &mut Machine, kind: Kind, wanted: &std::collections::BTr
     assert!(boots.is_sorted(), "the starts that were reported: {boots:?}");
 }
 
-/// Lives through a plan with a kill at each call of a program that was not seen before; gives the calls.
+/// Carries a plan out with a kill at each new call of a program; returns the calls.
 fn killed_at_each_call(kind: Kind) -> Vec<String> {
     let wanted = undisturbed(kind);
     let scratch = Scratch::new("kills");
@@ -49,7 +49,7 @@ fn killed_at_each_call(kind: Kind) -> Vec<String> {
         }
         machine.boot();
         payload::serve(&machine);
-        // Until the loader has made the boot task, only cloudbase-init starts it again.
+        // Until the loader has created the boot task, only cloudbase-init starts the loader again.
         source = if machine.read(r"C:\stand-in\kept\tasks.json").contains("capw") { Source::Tasks } else { payload::first(kind) };
     }
     compare(&mut machine, kind, &wanted);
@@ -116,7 +116,7 @@ impl Random {
         self.0 % limit
     }
 
-    /// One kill in five falls before the first report: into the start of PowerShell, the loader, the reading of the plan.
+    /// One kill in five comes before the first report: during the start of PowerShell, the loader, or the reading of the plan.
     fn limit(&mut self) -> Limit {
         let (reports, longest) = if self.below(5) == 0 { (0, 6_000) } else { (1 + self.below(80), 1_500) };
         Limit {

@@ -1,9 +1,9 @@
-//! When a machine loses its power.
+//! The moment when a machine loses its power.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// So long after so many new reports. A busy host starts PowerShell late, so that the time alone says little.
+/// A time after a number of new reports. A busy host starts PowerShell late, so the time alone means little.
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub reports: usize,
@@ -13,12 +13,12 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// At the first report of an item that is not known.
+    /// The first report of an unknown item.
     pub fn at_another_item(known: &BTreeSet<String>) -> Self {
         Self { reports: 1, then: Duration::ZERO, known: known.clone() }
     }
 
-    /// Of lines that were reported, those that count.
+    /// The number of reported lines that count.
     pub fn count(&self, lines: &[String]) -> usize {
         lines.iter().filter(|line| !self.known.contains(item(line))).count()
     }

@@ -1,5 +1,5 @@
-//! A machine that is a Wine prefix: real paths, registry, services and restarts, on which a real PowerShell runs what we deliver. What
-//! Wine lacks has a stand-in (`windows/stand-ins.ps1`, `windows/stand_in.c`). Each machine has namespaces of its own for processes and network.
+//! A machine that is a Wine prefix: real paths, registry, services and restarts, on which a real PowerShell runs our scripts. The parts that
+//! Wine lacks have stand-ins (`windows/stand-ins.ps1`, `windows/stand_in.c`). Each machine has its own namespaces for processes and network.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,22 +13,22 @@ use serde_json::Value;
 use super::limit::Limit;
 use super::{console, image};
 
-/// The longest that a start of the machine may take until the runner ends.
+/// The longest time from a start of the machine to the end of the runner.
 const START: Duration = Duration::from_secs(400);
-/// The first process: it holds the namespaces until its standard input ends.
+/// The script of the first process: it holds the namespaces until its standard input closes.
 const FIRST: &str = r#"set -e
 sockets=/tmp/.wine-$(id -u); mkdir -p -m 700 "$sockets"; mount -t tmpfs -o mode=700 none "$sockets"
 hostname win-1; ip link set lo up; [ ! -e "$1" ] || ip -batch "$1"; echo ready; read -r _ || true"#;
 
-/// Commands for `ip` that make the machine's networks, where a test has written them.
+/// Commands for `ip` that create the machine's networks, where a test has written them.
 pub const NETWORKS: &str = r"C:\stand-in\networks";
 
-/// What runs a start of the machine.
+/// The service that runs the scripts at a start of the machine.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// cloudbase-init runs the user data, at each start until it is told that all is done.
+    /// cloudbase-init runs the user data, at each start until a script reports that all is done.
     CloudbaseInit,
-    /// The tasks that run at a start of the machine.
+    /// The tasks that are scheduled for a start of the machine.
     Tasks,
 }
 
@@ -36,15 +36,15 @@ pub enum Source {
 #[derive(Debug)]
 pub enum Ended {
     Code(i32),
-    /// PowerShell crashed: on Wine .NET does so now and then. To the plan it is a power cut.
+    /// PowerShell crashed, as .NET sometimes does on Wine. For the plan this is a power cut.
     Crashed,
-    /// A stand-in reached a call at which it was asked to wait, and everything was killed there.
+    /// A stand-in reached a call at which it had to wait, and everything was killed there.
     Held(String),
-    /// It was killed at the limit that was given.
+    /// The run was killed at the given limit.
     Killed,
 }
 
-/// One machine. Its namespaces go when it is dropped; its disk goes with the scratch directory.
+/// One machine. Its namespaces end when it is dropped; its disk is removed with the scratch directory.
 pub struct Machine {
     prefix: PathBuf,
     log: PathBuf,
@@ -54,19 +54,19 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with a fresh disk below `directory`.
+    /// Creates a machine with a fresh disk below `directory`.
     pub fn new(directory: &Path) -> Self {
         let prefix = directory.join("prefix");
         image::copy(&prefix);
         Self { prefix, log: directory.join("console.log"), boots: 0, power: None }
     }
 
-    /// A path of Windows, as this host sees it.
+    /// The path of this host for a Windows path.
     pub fn path(&self, windows: &str) -> PathBuf {
         self.prefix.join("drive_c").join(windows.trim_start_matches("C:\\").replace('\\', "/"))
     }
 
-    /// A text on its disk; empty if there is no such file.
+    /// The text of a file on the disk; empty if there is no such file.
     pub fn read(&self, windows: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.path(windows)).unwrap_or_default()).trim_start_matches('\u{feff}').to_owned()
     }
@@ -90,17 +90,17 @@ impl Machine {
         lines.into_iter().chain(self.read(r"C:\ProgramData\capw\report.log").lines().map(str::to_owned)).collect()
     }
 
-    /// Everything the runner has written to its log.
+    /// The whole log of the runner.
     pub fn log(&self) -> String {
         self.read(r"C:\ProgramData\capw\bootstrap.log")
     }
 
-    /// What PowerShell printed, from all starts.
+    /// The output of PowerShell, from all starts.
     pub fn console(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Programs that were called, in order, with their arguments.
+    /// The programs that were called, in order, with their arguments.
     pub fn calls(&self) -> Vec<String> {
         self.read(r"C:\stand-in\calls.log").lines().map(str::to_owned).collect()
     }
@@ -109,12 +109,12 @@ impl Machine {
         self.path(r"C:\ProgramData\capw\state\finished").exists()
     }
 
-    /// Whether the runner asked for a restart since the machine started.
+    /// Whether the runner requested a restart since the machine started.
     pub fn wants_restart(&self) -> bool {
         self.path(r"C:\stand-in\shutdown").exists()
     }
 
-    /// Switches the machine on: what was pending becomes true, as at a start of Windows.
+    /// Switches the machine on and applies pending changes, as a start of Windows does.
     pub fn boot(&mut self) {
         self.switch_off();
         self.boots += 1;
@@ -146,7 +146,7 @@ impl Machine {
         let _ = fs::remove_dir_all(self.path(r"C:\stand-in\pids"));
         fs::create_dir_all(self.path(r"C:\stand-in\pids")).expect("a directory");
         let _ = fs::rename(self.path(r"C:\stand-in\domain-pending"), self.path(r"C:\stand-in\domain"));
-        // The first program after a start of Wine may fail: this one is tried again.
+        // Wine's first program after a start may fail: this import is retried.
         self.import("");
     }
 
@@ -165,12 +165,12 @@ impl Machine {
         panic!("reg import: {last}");
     }
 
-    /// Runs what Windows runs after a start, until the last of it has ended.
+    /// Runs the scripts of a start, until the last of them has ended.
     pub fn start(&mut self, source: &Source) -> Ended {
         self.start_for(source, None)
     }
 
-    /// As [`Self::start`], and kills everything at that limit.
+    /// As [`Self::start`], but kills everything at that limit.
     pub fn start_for(&mut self, source: &Source, limit: Option<&Limit>) -> Ended {
         let mut ended = Ended::Code(0);
         for argv in self.entries(source) {
@@ -182,7 +182,7 @@ impl Machine {
         ended
     }
 
-    /// Scripts with their arguments.
+    /// The scripts of a start, with their arguments.
     fn entries(&self, source: &Source) -> Vec<Vec<String>> {
         match source {
             Source::CloudbaseInit => vec![self.user_data()],
@@ -190,14 +190,14 @@ impl Machine {
         }
     }
 
-    /// What cloudbase-init runs: a copy of the user data on the drive.
+    /// The script that cloudbase-init runs: a copy of the user data on the drive.
     pub fn user_data(&self) -> Vec<String> {
         let copy = r"C:\stand-in\user-data.ps1";
         fs::copy(self.path(r"C:\delivered\openstack\latest\user_data"), self.path(copy)).expect("user data");
         vec![copy.to_owned()]
     }
 
-    /// Arguments of the tasks that run at a start of the machine, the bootstrap's last: the others are short.
+    /// Arguments of the tasks that run at a start of the machine, the bootstrap's task last: the others are short.
     fn boot_tasks(&self) -> Vec<String> {
         let tasks: Value = serde_json::from_str(&self.read(r"C:\stand-in\kept\tasks.json")).unwrap_or_default();
         let mut found: Vec<(String, String)> = tasks
@@ -211,25 +211,25 @@ impl Machine {
         found.into_iter().map(|(_, arguments)| arguments).collect()
     }
 
-    /// The bootstrap's own task, which runs at a start of the machine.
+    /// The bootstrap's task, which runs at a start of the machine.
     pub fn boot_task(&self) -> Vec<String> {
         script_of(&self.boot_tasks().pop().expect("a boot task"))
     }
 
-    /// Makes a directory of this host a drive, e.g. `e:`.
+    /// Maps a directory of this host to a drive, e.g. `e:`.
     pub fn add_drive(&self, letter: &str, directory: &Path) {
         let link = self.prefix.join("dosdevices").join(letter);
         let _ = fs::remove_file(&link);
         std::os::unix::fs::symlink(directory, link).expect("a link");
     }
 
-    /// Sets the clock of Windows, from its next start on, so many hours off the right time; a time server corrects it.
+    /// Sets the clock of Windows, from its next start on, off by this many hours; a time server corrects it.
     pub fn set_clock(&self, hours: i32) {
         self.write(r"C:\stand-in\clock", format!("{}{}", if hours < 0 { "" } else { "+" }, hours * 3600));
         self.write(r"C:\stand-in\clock-offset", (-hours * 3600).to_string());
     }
 
-    /// Has another program hold a file as a scanner does, until the child is killed.
+    /// Starts a program that holds a file as a scanner does, until the child is killed.
     pub fn hold(&self, windows: &str) -> Child {
         let mut child = self.wine(&[r"C:\stand-in\bin\hold.exe", windows]).stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("wine");
         let mut line = String::new();
@@ -238,7 +238,7 @@ impl Machine {
         child
     }
 
-    /// Has another program keep a file to itself for so long, from the moment on at which a runner has begun.
+    /// Starts a program that locks a file for `time`, beginning when a runner has started.
     pub fn hold_a_while(&self, windows: &str, time: Duration) -> Child {
         let milliseconds = time.as_millis().to_string();
         let argv = [r"C:\stand-in\bin\hold.exe", windows, &milliseconds, r"C:\ProgramData\capw\runner.lock"];
@@ -250,7 +250,7 @@ impl Machine {
         for _ in 0..3 {
             let printed = self.console().len();
             let ended = self.run(argv, limit);
-            // Shortly after a start of Wine its drives may be missing; PowerShell then comes up without its modules, and our script never runs.
+            // Shortly after Wine starts its drives may be missing; PowerShell then starts without its modules, and our script never runs.
             if !self.console().get(printed..).unwrap_or_default().contains("InitializeDefaultDrives") {
                 return ended;
             }
@@ -260,7 +260,7 @@ impl Machine {
 
     fn run(&self, argv: &[String], limit: Option<&Limit>) -> Ended {
         let held = self.path(r"C:\stand-in\held");
-        // A call that was reached when the power went.
+        // Left over from a call that was in progress when the power was cut.
         let _ = fs::remove_file(&held);
         let mut child = self.spawn(argv);
         let (begun, before) = (Instant::now(), limit.map_or(0, |limit| limit.count(&self.report())));
@@ -303,14 +303,14 @@ impl Machine {
         command.spawn().expect("nsenter")
     }
 
-    /// A Windows program inside the machine.
+    /// A command that runs a Windows program inside the machine.
     pub fn wine(&self, argv: &[&str]) -> Command {
         let mut command = self.inside(image::wine());
         command.args(argv).process_group(0).current_dir(self.path(r"C:\"));
         command
     }
 
-    /// A program of this host in the machine's namespaces.
+    /// A command that runs a program of this host in the machine's namespaces.
     fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.pid(), "--pid", "--net", "--ipc", "--uts", "--mount", "--", program]);
@@ -318,7 +318,7 @@ impl Machine {
         command
     }
 
-    /// Ends everything that runs, as the reset button does, but for the registry, which is written: Wine would lose what Windows keeps.
+    /// Ends everything that runs, as the reset button does, but writes the registry first: Wine would lose what Windows keeps.
     fn kill(&self, child: &mut Child) {
         let _ = child.kill();
         self.stop_wine();
@@ -329,7 +329,7 @@ impl Machine {
         if self.power.is_none() {
             return;
         }
-        // A program that starts at this moment starts a server of its own.
+        // A program that starts at this moment starts its own server.
         for _ in 0..20 {
             let _ = self.wineserver("-k").status();
             let mut ended = self.wineserver("-w").spawn().expect("nsenter");
@@ -352,7 +352,7 @@ impl Machine {
         command
     }
 
-    /// Ends Windows.
+    /// Shuts Windows down.
     pub fn switch_off(&mut self) {
         self.stop_wine();
         if let Some((mut first, power)) = self.power.take() {
@@ -361,7 +361,7 @@ impl Machine {
         }
     }
 
-    /// Number of the process that holds the namespaces, for what the host does in them: the child of unshare, which itself stays outside.
+    /// The ID of the process that holds the namespaces: the child of unshare, which itself stays outside.
     pub fn pid(&self) -> String {
         let unshare = self.power.as_ref().expect("the machine is on").0.id();
         let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap_or_default();
@@ -375,7 +375,7 @@ impl Drop for Machine {
     }
 }
 
-/// Of an exit code this host sees the lowest byte only; those of ours that are larger are known.
+/// Restores an exit code: this host sees only its lowest byte, and our larger codes are known.
 fn code(low: i32) -> i32 {
     match low {
         low if low == 1002 & 0xff => 1002,

@@ -1,4 +1,4 @@
-//! What a real PowerShell makes of everything we ship, `make test-powershell`. It runs where `CAPW_PWSH` names a PowerShell: one of this host,
+//! Runs everything we ship with a real PowerShell, `make test-powershell`. It requires a PowerShell that `CAPW_PWSH` names: one of this host,
 //! which parses and runs the Pester tests, or the folder of one for Windows, which carries out whole plans under Wine.
 
 mod console;
@@ -28,12 +28,12 @@ use self::payload::Kind;
 /// More starts of a machine than any plan needs.
 const STARTS: u32 = 8;
 
-/// Switches the machine on, again and again, until the plan has ended; gives the last report.
+/// Starts the machine again until the plan has ended; returns the last report.
 fn carry(machine: &mut Machine, kind: Kind) -> String {
     carry_from(machine, payload::first(kind))
 }
 
-/// As [`carry`], from a start that `source` runs.
+/// As [`carry`], but `source` runs the first start.
 fn carry_from(machine: &mut Machine, mut source: Source) -> String {
     for _ in 0..STARTS {
         let ended = machine.start(&source);
@@ -49,17 +49,17 @@ fn carry_from(machine: &mut Machine, mut source: Source) -> String {
     panic!("not at its end after {STARTS} starts: {}", last(machine));
 }
 
-/// Whether Windows starts again: the runner or cloudbase-init asked for it, or the power was cut.
+/// Whether Windows restarts: the runner or cloudbase-init requested it, or the power was cut.
 fn restarts(machine: &Machine, ended: &Ended) -> bool {
     machine.wants_restart() || matches!(ended, Ended::Code(1003) | Ended::Crashed)
 }
 
-/// The last line that was reported.
+/// The last reported line.
 fn last(machine: &Machine) -> String {
     machine.report().pop().unwrap_or_default()
 }
 
-/// Carries the plan of that kind to its end below `directory` and compares the machine with it.
+/// Carries out the plan of this kind below `directory` and compares the machine with it.
 fn finish(kind: Kind, directory: &Path) -> Machine {
     let (mut machine, plan) = payload::start(kind, directory);
     let last = carry(&mut machine, kind);
@@ -80,7 +80,7 @@ fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// A report taken apart: start of the machine, item, state, code, message.
+/// A parsed report: start of the machine, item, state, code, message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Report {
     boot: u32,
@@ -90,7 +90,7 @@ struct Report {
     message: String,
 }
 
-/// Reports of a machine in order. Every line must be one.
+/// The reports of a machine in order. Every line must parse.
 fn reports(machine: &Machine) -> Vec<Report> {
     let parse = |line: &String| {
         let mut words = line.splitn(8, ' ');
@@ -102,7 +102,7 @@ fn reports(machine: &Machine) -> Vec<Report> {
     machine.report().iter().map(parse).collect()
 }
 
-/// A directory for one test, which stays after a failure.
+/// A directory for one test, which is kept after a failure.
 struct Scratch(Option<tempfile::TempDir>);
 
 impl Scratch {

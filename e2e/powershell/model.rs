@@ -1,5 +1,5 @@
-//! Runs of the real runner are written down for the model of the simulated guest, which must report the same lines for the same plan and
-//! the same faults: `the_model_reports_what_the_runner_reports_today` compares them. Only where `CAPW_TRACES` names a directory for them.
+//! Records runs of the real runner for the model of the simulated guest, which must report the same lines for the same plan and
+//! the same faults: `the_model_reports_what_the_runner_reports_today` compares them. It runs only where `CAPW_TRACES` names a directory.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::payload::{self, FULL_2022, Kind, PLAIN};
 use super::{Scratch, carry, json, shell};
 use crate::world::step;
 
-/// A name, the plan, and what goes wrong, as `traces/README.md` of the model writes it.
+/// A name, the plan, and its faults, in the format of the model's `traces/README.md`.
 const RUNS: [(&str, Kind, &str); 7] = [
     ("plain", PLAIN, ""),
     ("full", FULL_2022, ""),

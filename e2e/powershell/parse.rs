@@ -22,7 +22,7 @@ fn files_below(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// All scripts, one file each, into `directory`.
+/// Writes all scripts, one file each, into `directory`.
 fn collect(directory: &Path) -> usize {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! What machines are given: rendered here as the operator renders it, with programs that a server of the test offers.
+//! The payloads of machines: rendered here as the operator renders them, with programs that a server of the test offers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,13 +29,13 @@ const FULL: &str = include_str!("../../src/bootstrap/sample-full.yaml");
 /// The port of the server, on the loopback address of each machine.
 const PORT: u16 = 8099;
 
-/// One machine to be.
+/// The kind of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
     pub release: &'static str,
     pub kubernetes: &'static str,
-    /// Every field of the specification, or none.
+    /// Whether the specification sets every field, or none.
     pub full: bool,
     pub unattend: bool,
 }
@@ -47,7 +47,7 @@ const fn kind(name: &'static str, release: &'static str, kubernetes: &'static st
 pub const PLAIN: Kind = kind("plain", "2022", "v1.36.3", false, false);
 pub const FULL_2022: Kind = kind("full", "2022", "v1.36.3", true, false);
 pub const UNATTEND: Kind = kind("unattend", "2022", "v1.36.3", false, true);
-/// All that are carried to their end.
+/// All kinds whose plans are carried to their end.
 pub const ALL: [Kind; 7] = [
     PLAIN,
     FULL_2022,
@@ -58,11 +58,11 @@ pub const ALL: [Kind; 7] = [
     kind("full unattend", "2022", "v1.36.3", true, true),
 ];
 
-/// Renders it.
+/// Renders the bootstrap data of a kind.
 pub fn bootstrap(kind: Kind) -> Bootstrap {
     let mut spec: WindowsBootstrapConfigSpec = if kind.full { serde_saphyr::from_str(&full()).expect("the sample") } else { Default::default() };
     if kind.kubernetes < "v1.34" {
-        // The kubelet gives credential providers no tokens yet.
+        // The kubelet does not give tokens to credential providers yet.
         let providers = spec.kubelet.image_credential_provider.as_mut();
         providers.into_iter().flat_map(|all| &mut all.providers).for_each(|provider| provider.token_attributes = None);
     }
@@ -85,7 +85,7 @@ pub fn bootstrap(kind: Kind) -> Bootstrap {
     render(&facts).unwrap_or_else(|error| panic!("{kind:?}: {error}"))
 }
 
-/// The sample with every field, its downloads from our server.
+/// The sample with every field, with downloads from our server.
 fn full() -> String {
     let files = files();
     let digest = |name: &str| files.iter().find(|(file, _)| file == name).map(|(_, bytes)| bytes).expect("a file");
@@ -103,7 +103,7 @@ fn hex(bytes: &[u8]) -> String {
     data_encoding::HEXLOWER.encode(bytes)
 }
 
-/// What the server offers, by the last part of the path.
+/// The files that the server offers, by the last part of the path.
 fn files() -> &'static [(String, Vec<u8>)] {
     static FILES: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -145,7 +145,7 @@ fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
 /// Files of a payload by path.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// User data with other files in its archive.
+/// User data with changed files in its archive.
 fn repacked(user_data: &[u8], change: impl FnOnce(&mut Files)) -> Vec<u8> {
     let text = std::str::from_utf8(user_data).expect("text");
     let (head, rest) = text.split_once("$archive = @'\n").expect("an archive");
@@ -171,7 +171,7 @@ fn repacked(user_data: &[u8], change: impl FnOnce(&mut Files)) -> Vec<u8> {
     format!("{head}$archive = @'\n{encoded}\n'@{end}").into_bytes()
 }
 
-/// Puts in the drive that a machine is given.
+/// Attaches the drive with the bootstrap data to a machine.
 fn deliver(machine: &Machine, kind: Kind, user_data: &[u8]) {
     let channel = if kind.unattend { Channel::Unattend } else { Channel::ConfigDrive };
     let name = HostName::parse("win-1").expect("a host name");
@@ -186,18 +186,18 @@ fn deliver(machine: &Machine, kind: Kind, user_data: &[u8]) {
     machine.add_drive("e:", &machine.path(r"C:\delivered"));
 }
 
-/// A machine with its payload, switched on for the first time.
+/// Creates a machine with its payload and switches it on for the first time.
 pub fn start(kind: Kind, directory: &Path) -> (Machine, Plan) {
     start_with(kind, directory, |_| (), |_| ())
 }
 
-/// As [`start`], after changes to the machine that is still off, and to the files of its payload.
+/// As [`start`], but first changes the machine that is still off, and the files of its payload.
 pub fn start_with(kind: Kind, directory: &Path, prepare: impl FnOnce(&Machine), change: impl FnOnce(&mut Files)) -> (Machine, Plan) {
     let bootstrap = bootstrap(kind);
     let mut machine = Machine::new(directory);
     deliver(&machine, kind, &repacked(bootstrap.user_data.as_bytes(), change));
     if kind.full {
-        // The image brings another kubelet than the one that the plan downloads.
+        // The image has another kubelet than the plan downloads.
         let kubelet = r"C:\k\kubelet.exe";
         fs::remove_file(machine.path(kubelet)).expect("a link to the stand-in");
         machine.write(kubelet, "another kubelet");
@@ -215,7 +215,7 @@ pub fn start_with(kind: Kind, directory: &Path, prepare: impl FnOnce(&Machine), 
     machine.import(&format!("[HKEY_LOCAL_MACHINE\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion]\r\n\"CurrentBuildNumber\"=\"{build}\"\r\n"));
     serve(&machine);
     if kind.unattend {
-        // What the answer file runs while Windows Setup is at work.
+        // The command that the answer file runs during Windows Setup.
         let argv = [r"C:\delivered\capw-firstboot.ps1".to_owned(), "-Install".to_owned()];
         assert!(matches!(machine.powershell(&argv, None), Ended::Code(0)), "{}", machine.console());
         machine.boot();
@@ -224,7 +224,7 @@ pub fn start_with(kind: Kind, directory: &Path, prepare: impl FnOnce(&Machine), 
     (machine, bootstrap.plan)
 }
 
-/// Of the certificate that certutil is to add: the stand-in does not read certificates.
+/// The thumbprint of the certificate for certutil: the stand-in does not read certificates.
 fn thumbprint(plan: &Plan) -> Option<String> {
     let plan = super::json(plan);
     let items = plan["items"].as_array()?.iter();
@@ -234,7 +234,7 @@ fn thumbprint(plan: &Plan) -> Option<String> {
     check?.rsplit('\\').next().map(str::to_owned)
 }
 
-/// What runs the loader at the first start.
+/// The service that runs the loader at the first start.
 pub fn first(kind: Kind) -> Source {
     if kind.unattend { Source::Tasks } else { Source::CloudbaseInit }
 }
@@ -246,7 +246,7 @@ pub fn serve(machine: &Machine) {
         move_into_link_name_space(fs::File::open(network)?.as_fd(), Some(LinkNameSpaceType::Network))?;
         TcpListener::bind(("127.0.0.1", PORT))
     };
-    // A thread of its own, which ends with it: its network is the machine's.
+    // A separate short-lived thread, because it moves into the machine's network.
     let listener = std::thread::spawn(bind).join().expect("a thread").expect("a port of the machine");
     let files = files();
     std::thread::spawn(move || {

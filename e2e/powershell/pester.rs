@@ -7,7 +7,7 @@ use super::{Scratch, shell, tail};
 use crate::world::step;
 
 const PESTER: &str = include_str!("windows/pester.ps1");
-/// Least share of the runner's commands that the tests must run, in percent.
+/// The least share of the runner's commands that the tests must run, in percent.
 const LEAST: u32 = 90;
 
 #[test]
@@ -34,7 +34,7 @@ fn pester_tests_pass_and_cover_the_runner() {
     let covered: u32 = summary.rsplit(' ').nth(1).and_then(|number| number.parse().ok()).expect("a number");
     let missed: Vec<&str> = said.lines().filter(|line| line.starts_with("missed: ")).collect();
     assert!(covered >= LEAST, "{summary}, expected {LEAST}:\n{}", missed.join("\n"));
-    // They need Windows: what they judge was not judged here.
+    // These tests need Windows: they checked nothing here.
     said.lines().filter(|line| line.starts_with("skipped: ")).for_each(step);
     step(summary);
 }

@@ -1,4 +1,4 @@
-//! Rendered payloads are carried to their end, restarts included, and the machine is compared with what the plan asks for.
+//! Rendered payloads are carried to their end, restarts included, and the machine is compared with the plan.
 
 use super::machine::{self, NETWORKS};
 use super::payload::{self, ALL, FULL_2022, Kind, PLAIN, UNATTEND};
@@ -33,7 +33,7 @@ fn unattend_plan_finishes() {
     end(UNATTEND);
 }
 
-/// The other releases and channels; `CAPW_POWERSHELL=all`.
+/// The other releases and channels, with `CAPW_POWERSHELL=all`.
 #[test]
 #[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn every_other_plan_finishes() {
@@ -42,7 +42,7 @@ fn every_other_plan_finishes() {
     }
 }
 
-/// With two networks the kubelet is told the address that leads to the API server, by the routes of the machine.
+/// With two networks the kubelet gets the address that leads to the API server, by the routes of the machine.
 #[test]
 #[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn of_two_networks_the_kubelet_is_told_the_right_one() {

@@ -17,15 +17,15 @@ static PROGRAMS: [(&str, &str, &str, Kind); 7] = [
     ("msiexec", "agent", "user-agent", FULL_2022),
 ];
 
-/// Those that a plain plan runs; the others with `CAPW_POWERSHELL=all` only.
+/// The number of programs that a plain plan runs; the others run with `CAPW_POWERSHELL=all` only.
 const PLAIN_PROGRAMS: usize = 3;
 
-/// All of them, or the first few.
+/// All of [`PROGRAMS`], or the first few.
 fn programs(few: usize) -> &'static [(&'static str, &'static str, &'static str, Kind)] {
     if shell::is_thorough() { &PROGRAMS } else { &PROGRAMS[..few] }
 }
 
-/// The life of a machine with that rule; its reports.
+/// Carries out a plan with that rule; returns the last report, all reports and the end of the log.
 fn live(kind: Kind, rule: &str) -> (String, Vec<Report>, String) {
     live_with(kind, rule, |_| ())
 }
@@ -79,7 +79,7 @@ fn a_program_that_leaves_a_child_behind_breaks_no_other() {
         return shell::skip("a_program_that_leaves_a_child_behind_breaks_no_other", &lacks);
     }
     for &(program, part, item, kind) in programs(1) {
-        // It does its work, and something that it started keeps standard output open.
+        // The program does its work, but a child that it started keeps standard output open.
         let (end, reports, log) = live(kind, &format!("{program}|{part}|0|0|1|1"));
         assert!(end.contains(" plan finished 0 "), "{program}: {end}\n{log}");
         let wrong = reports.iter().find(|report| ["failed", "retry"].contains(&report.state.as_str()));
@@ -94,7 +94,7 @@ fn a_program_that_hangs_is_ended_and_named() {
         return shell::skip("a_program_that_hangs_is_ended_and_named", &lacks);
     }
     for &(program, part, item, kind) in programs(1) {
-        // The limits of a real plan are minutes; netsh has one of its own.
+        // The limits of a real plan are minutes; netsh has its own limit.
         let shorten = |found: &mut Value| {
             if found["id"] == item {
                 found["seconds"] = 3.into();

@@ -1,4 +1,4 @@
-//! Which PowerShell there is. None is installed by our tests: the package registries have none that may be used.
+//! Finds a PowerShell. Our tests install none: the package registries have none that may be used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::world::wine;
 
-/// Names a `pwsh` of this host, or a folder with `pwsh.exe` (win-x64), which Wine runs; both with a `:` between them.
+/// The variable that names a `pwsh` of this host, or a folder with `pwsh.exe` (win-x64), which Wine runs; both with a `:` between them.
 const VARIABLE: &str = "CAPW_PWSH";
 
 fn named() -> Vec<PathBuf> {
@@ -33,7 +33,7 @@ pub fn windows() -> Option<PathBuf> {
     named().into_iter().find(|path| path.join("pwsh.exe").is_file())
 }
 
-/// What lacks for machines with PowerShell; `None` if nothing does.
+/// What is missing for machines with PowerShell; `None` if nothing is.
 pub fn lacks_windows() -> Option<String> {
     if windows().is_none() {
         return Some(format!("a PowerShell 7 for Windows: name its folder in {VARIABLE}"));
@@ -41,12 +41,12 @@ pub fn lacks_windows() -> Option<String> {
     wine::lacks(&[])
 }
 
-/// Ends a test that was asked for and cannot run.
+/// Fails a test that was requested and cannot run.
 pub fn skip(test: &str, lacks: &str) {
     panic!("{test}: this machine lacks {lacks}");
 }
 
-/// All machines, every call, every fault: an hour and a half. Without it a part of each, which the seed of the day chooses.
+/// Whether to test all machines, every call, every fault: an hour and a half. By default a part of each runs, which the seed of the day chooses.
 pub fn is_thorough() -> bool {
     std::env::var("CAPW_POWERSHELL").is_ok_and(|wanted| wanted == "all")
 }

@@ -1,4 +1,4 @@
-//! What a role of Kubernetes grants, right by right.
+//! The rights that a role of Kubernetes grants, one by one.
 
 use serde_json::{Value, json};
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 #[derive(Clone, PartialEq)]
 pub struct Right {
     pub group: String,
-    /// With its subresource: `nodes/status`.
+    /// The resource with its subresource, e.g. `nodes/status`.
     pub resource: String,
     pub verb: String,
-    /// Of the objects that it is for; null: all.
+    /// Names of the objects that the right covers; null: all objects.
     names: Value,
 }
 
 impl Right {
-    /// All that a role grants. Its rules are for resources.
+    /// All rights of a role. Its rules must be for resources.
     pub fn all(role: &Value) -> Vec<Self> {
         let texts = |rule: &Value, field: &str| -> Vec<String> {
             let list = rule[field].as_array().unwrap_or_else(|| panic!("a rule without {field}: {rule}"));
@@ -30,14 +30,14 @@ impl Right {
         all
     }
 
-    /// Whether it is this right, or one for more names.
+    /// Whether this right covers the other right.
     pub fn has(&self, other: &Self) -> bool {
         let is_same = (&self.group, &self.resource, &self.verb) == (&other.group, &other.resource, &other.verb);
         is_same
             && self.names.as_array().is_none_or(|names| other.names.as_array().is_some_and(|others| others.iter().all(|name| names.contains(name))))
     }
 
-    /// A rule that grants this and nothing else.
+    /// A rule that grants only this right.
     pub fn rule(&self) -> Value {
         let mut rule = json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb]});
         if !self.names.is_null() {

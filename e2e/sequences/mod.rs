@@ -1,5 +1,5 @@
-//! Story *sequences*: every field of every kind is set, changed, unset and put back, with values from the schema, right ones and
-//! wrong ones, under a running CAPW. It never panics, it keeps up with every change, it comes to rest, each refusal names the field,
+//! Story *sequences*: every field of every kind is set, changed, unset and reverted, with values from the schema, valid and
+//! invalid ones, under a running CAPW. CAPW never panics, handles every change, and comes to rest; each refusal names the field,
 //! and everything can be deleted afterwards. A run takes some fields of each kind, others with another
 //! `CAPW_SEED`; `CAPW_SEQUENCES=all` takes all of them.
 
@@ -25,24 +25,24 @@ const NAMESPACE: &str = "sequences";
 const LIMIT: Duration = Duration::from_secs(120);
 /// Fields of each kind in a short run.
 const FEW: usize = 12;
-/// Processor time of CAPW in [`REST`] when nothing changes.
+/// The most processor time of CAPW in [`REST`] when nothing changes.
 const IDLE: f64 = 1.0;
 const REST: Duration = Duration::from_secs(10);
 
-/// Objects of a kind that share its fields in a long run: those with most fields, each change of which a controller follows.
+/// How many objects of a kind share its fields in a long run: for the kinds with most fields, whose controller observes each change.
 const ABREAST: usize = 4;
 
 /// An object whose fields are changed.
 struct Subject {
     kind: Kind,
     name: String,
-    /// A controller says in its status which generation it has seen.
+    /// Whether a controller reports `observedGeneration` for the object.
     followed: bool,
-    /// Of so many objects of its kind it is the one of this number, and has that share of the fields.
+    /// The index of this object and the number of objects of its kind, which share the fields.
     share: (usize, usize),
 }
 
-/// What came of the changes of one object.
+/// The results of the changes of one object.
 #[derive(Default)]
 struct Count {
     accepted: usize,
@@ -97,12 +97,12 @@ fn sequences_of_updates() {
     });
 }
 
-/// A long run was asked for.
+/// Whether a long run was requested.
 fn are_all_wanted() -> bool {
     std::env::var("CAPW_SEQUENCES").is_ok_and(|which| which == "all")
 }
 
-/// Objects of each kind, at work where it has a controller: `abreast` of the kinds with most fields, else one.
+/// Creates objects of each kind, with a running controller where there is one: `abreast` of the kinds with most fields, else one.
 async fn subjects(cp: &ControlPlane, abreast: usize) -> Vec<Subject> {
     let workers = Workers { replicas: abreast, ..Workers::new(NAMESPACE, cp).await };
     workers.apply(cp).await;
@@ -161,7 +161,7 @@ fn workers_name(name: &str) -> String {
     format!("{NAMESPACE}/{name}")
 }
 
-/// The schema of a kind as the API server has it.
+/// The schema of a kind in the API server.
 async fn schema(cp: &ControlPlane, kind: Kind) -> Value {
     let group = kind.api_version.split('/').next().unwrap_or_default();
     let name = format!("{}.{group}", kind.plural);
@@ -169,7 +169,7 @@ async fn schema(cp: &ControlPlane, kind: Kind) -> Value {
     definition.pointer("/spec/versions/0/schema/openAPIV3Schema").expect("a schema").clone()
 }
 
-/// Every value of every field, one after the other, and back.
+/// Sets every value of every field in turn, then reverts it.
 async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Field>) -> Count {
     let began = Instant::now();
     let mut count = Count::default();
@@ -201,7 +201,7 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
     count
 }
 
-/// Whether a refusal names the field, or is about another one.
+/// Whether a refusal names the field, or is about another field.
 async fn is_right(cp: &ControlPlane, subject: &Subject, field: &Field, root: &Value, object: &Value, causes: &[Cause]) -> bool {
     let others = async |other: Option<Value>| {
         let change = patch(field, root, object, &other.unwrap_or_default());
@@ -213,7 +213,7 @@ async fn is_right(cp: &ControlPlane, subject: &Subject, field: &Field, root: &Va
     causes.iter().any(|(at, message)| refusals::names(field, at, message)) || refusals::are_of_another(field, causes, others).await
 }
 
-/// Waits until the controller has seen the change.
+/// Waits until the controller has observed the change.
 async fn follow(cp: &ControlPlane, subject: &Subject, changed: &Value, what: &str) {
     if !subject.followed {
         return;
@@ -227,7 +227,7 @@ async fn follow(cp: &ControlPlane, subject: &Subject, changed: &Value, what: &st
     .await;
 }
 
-/// The spec as it was.
+/// Restores the original spec.
 async fn put_back(cp: &ControlPlane, subject: &Subject, original: &Value, count: &mut Count) {
     let short = subject.name.rsplit('/').next().expect("a name");
     let back = wait_for(&format!("{} is put back", subject.name), LIMIT, || async {
@@ -235,7 +235,7 @@ async fn put_back(cp: &ControlPlane, subject: &Subject, original: &Value, count:
         if object["spec"] == *original {
             return Ok(Ok(object));
         }
-        // What the controller writes stays.
+        // The controller's own field keeps its value.
         let ids = object.pointer("/spec/providerIDList").cloned();
         object["spec"] = original.clone();
         if let Some(ids) = ids {
@@ -251,7 +251,7 @@ async fn put_back(cp: &ControlPlane, subject: &Subject, original: &Value, count:
     .await;
     match back {
         Ok(object) => follow(cp, subject, &object, "put back").await,
-        // What may not be taken back stays as it is.
+        // An immutable field keeps its new value.
         Err(refused) if refused.contains("cannot change") => {}
         Err(refused) => count.wrong.push(format!("{} {} cannot be put back: {refused}", subject.kind.plural, subject.name)),
     }

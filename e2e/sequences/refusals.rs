@@ -1,5 +1,5 @@
-//! Part of the story *sequences*: every field of every kind gets every value that its schema suggests, in a dry run. Each refusal has to name
-//! the field itself, or the field on the way to it that the refusal is about. `CAPW_SEQUENCES=all` tries all values, otherwise a part of them.
+//! Part of the story *sequences*: every field of every kind gets every value that its schema suggests, in a dry run. Each refusal must name
+//! the field itself, or a parent field that the refusal is about. `CAPW_SEQUENCES=all` tries all values, otherwise a part of them.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use super::schema;
 use super::values::{Field, Step, fields, put, sample, take_away, values};
 use crate::world::{self, ControlPlane, Kind, Options, step};
 
-/// Of so many values one is tried, if not all are.
+/// One of this many values is tried in a short run.
 const PART: usize = 8;
-/// Requests at the same time.
+/// The number of concurrent requests.
 const ABREAST: usize = 16;
 
-/// A kind, and a spec that is right.
+/// A kind, its name, and a valid spec.
 #[rustfmt::skip]
 const SUBJECTS: [(Kind, &str, &str); 15] = [
     (Kind::WINDOWS_HYPERVISOR, "WindowsHypervisor", r#"{"simulated": {}}"#),
@@ -64,7 +64,7 @@ fn every_refusal_names_its_field() {
     });
 }
 
-/// What is wrong with the refusal of a value, if it was refused because of that value.
+/// The fault of a refusal, if the value was refused because of itself.
 async fn judge(cp: &ControlPlane, kind: Kind, root: &Value, object: &Value, field: &Field, value: Value) -> Option<Result<(), String>> {
     let mut changed = object.clone();
     put(field, root, &mut changed, &value);
@@ -88,18 +88,18 @@ async fn judge(cp: &ControlPlane, kind: Kind, root: &Value, object: &Value, fiel
     (!are_of_another(field, &causes, others).await).then(|| Err(format!("{}\n    {causes:?}", what())))
 }
 
-/// Whether the same causes are there with another value of the field, or none: then they are not about this field. A list's only item that
-/// lacks something, say.
+/// Whether the same causes occur with another value of the field, or without a value: then they are not about this field. Example: a list's only
+/// item that lacks a field.
 pub async fn are_of_another(field: &Field, causes: &[Cause], with: impl AsyncFn(Option<Value>) -> Vec<Cause>) -> bool {
     let mut others = with(None).await;
     if others.iter().any(|(at, _)| *at == field.name()) {
-        // It is required, and rules are looked at once it is there.
+        // The field is required, and the API server checks rules only once it exists.
         others = with(Some(sample(&field.schema))).await;
     }
     causes.iter().all(|cause| others.contains(cause))
 }
 
-/// The field that the API server names, and its words.
+/// The field that the API server names, and its message.
 pub type Cause = (String, String);
 
 /// Each cause for which an object is refused; none if it is accepted.
@@ -111,14 +111,14 @@ async fn refusal(cp: &ControlPlane, kind: Kind, object: &Value) -> Result<Vec<Ca
     }
 }
 
-/// Each cause of a refusal; all its words if it has none.
+/// Each cause of a refusal; its whole message if it has none.
 pub fn causes(status: &Status) -> Vec<Cause> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes: Vec<_> = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
     if causes.is_empty() { vec![(String::new(), status.message.clone())] } else { causes }
 }
 
-/// Whether a refusal at `at` is about the field, about something in it, or says which field of `at` it is about.
+/// Whether a refusal at `at` is about the field, or about something in it, or names the part of `at` that leads to the field.
 pub fn names(field: &Field, at: &str, message: &str) -> bool {
     let name = field.name();
     if at.starts_with(&name) {

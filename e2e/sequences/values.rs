@@ -1,9 +1,9 @@
-//! Values for the fields of a kind, from its schema alone: what it admits, as far as the schema says, and what it must refuse.
+//! Values for the fields of a kind, from its schema alone: values that it accepts, as far as the schema shows, and values that it must refuse.
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// A field: its schema, and the way to it from the root of the object.
+/// A field: its schema, and its path from the root of the object.
 pub struct Field {
     pub path: Vec<Step>,
     pub schema: Value,
@@ -18,7 +18,7 @@ pub enum Step {
 }
 
 impl Field {
-    /// As refusals name it.
+    /// The name of the step in refusals.
     pub fn name(&self) -> String {
         let parts = self.path.iter().map(|step| match step {
             Step::Key(key) => format!(".{key}"),
@@ -42,14 +42,14 @@ pub fn fields(schema: &Value, path: &[Step]) -> Vec<Field> {
     all
 }
 
-/// What a field is set to, one after another: what the schema seems to admit first.
+/// The values that a field is set to in turn: those that the schema seems to accept come first.
 pub fn values(schema: &Value) -> Vec<Value> {
     let mut values = good(schema);
     values.extend(wrong(schema));
     values
 }
 
-/// A few texts, those first that the schema's own patterns admit.
+/// A few texts; the texts that match the schema's own patterns come first.
 fn texts(schema: &Value) -> Vec<String> {
     let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(|rule| rule["rule"].as_str());
     let patterns: Vec<Regex> = rules.filter_map(pattern).collect();
@@ -61,14 +61,14 @@ fn texts(schema: &Value) -> Vec<String> {
     texts
 }
 
-/// The expression of a rule that starts with `self.matches('…')`. CEL's text holds each backslash twice, and RE2 admits more than is
-/// read here.
+/// The expression of a rule that starts with `self.matches('…')`. CEL's text holds each backslash twice, and RE2 accepts more than this
+/// function parses.
 fn pattern(rule: &str) -> Option<Regex> {
     let (expression, _) = rule.strip_prefix("self.matches('")?.split_once("')")?;
     Regex::new(&expression.replace(r"\\", r"\")).ok()
 }
 
-/// The examples in what the schema says to people are meant to be right.
+/// The examples in the schema's descriptions and messages, which are meant to be valid.
 fn examples(schema: &Value) -> Vec<String> {
     let description = schema["description"].as_str().unwrap_or_default().replace('`', "\u{1}");
     let quoted = description.split('\u{1}').skip(1).step_by(2).map(str::to_owned);
@@ -90,7 +90,7 @@ fn good(schema: &Value) -> Vec<Value> {
         Some("boolean") => vec![json!(true), json!(false)],
         Some("integer") => {
             let least = schema["minimum"].as_f64().unwrap_or(1.0) as i64;
-            // A thousand machines would say nothing about the field.
+            // A large number of machines would test nothing about the field.
             let most = (schema["maximum"].as_f64().unwrap_or(2.0) as i64).min(least + 2);
             vec![json!(least), json!(most)]
         }
@@ -132,7 +132,7 @@ fn wrong(schema: &Value) -> Vec<Value> {
     wrong
 }
 
-/// A value with the fields that are required.
+/// A value with the required fields.
 pub fn sample(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("object") if schema["properties"].is_object() => {
@@ -147,12 +147,12 @@ pub fn sample(schema: &Value) -> Value {
     }
 }
 
-/// The merge patch that sets the field in `object`, with what is required on the way and missing there.
+/// The merge patch that sets the field in `object`, and required parent fields that are missing there.
 pub fn patch(field: &Field, root: &Value, object: &Value, value: &Value) -> Value {
     below(&field.path, root, Some(object), value)
 }
 
-/// Sets the field in `object` itself, whose lists keep what else they have.
+/// Sets the field in `object` itself, whose lists keep their other content.
 pub fn put(field: &Field, root: &Value, object: &mut Value, value: &Value) {
     let (mut at, mut schema) = (object, root);
     for step in &field.path {
@@ -174,7 +174,7 @@ pub fn put(field: &Field, root: &Value, object: &mut Value, value: &Value) {
     *at = value.clone();
 }
 
-/// Takes the field out of `object`.
+/// Removes the field from `object`.
 pub fn take_away(field: &Field, object: &mut Value) {
     let Some((Step::Key(last), way)) = field.path.split_last() else { return };
     let at = way.iter().fold(object, |at, step| match step {

@@ -1,4 +1,4 @@
-//! The pod network of a cluster without Cluster API: a WindowsCluster names the cluster as its pools do, and brings the network to their nodes.
+//! The pod network of a cluster without Cluster API: a WindowsCluster names the cluster as its pools do, and installs the network on their nodes.
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -18,7 +18,7 @@ fn a_network_for_standalone_pools() {
         let cp = ControlPlane::start(Options::standalone().named("network-here")).await;
         let other = ControlPlane::start(Options { scheduler: true, ..Options::plain() }.named("network-there")).await;
         let capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
-        // No kubelet runs the pods that try out a node.
+        // No kubelet runs the pods that probe a node.
         cp.apply(&NETWORK_SAMPLE.replace("mode: Auto", "mode: Auto\n    probes: {mode: \"Off\"}")).await;
         cp.wait_object(Kind::WINDOWS_CLUSTER, NAME, "it says that the Secret is missing", LIMIT, |object| {
             condition(object, COMPATIBLE).filter(|found| found["status"] == "Unknown" && found["reason"] == "KubeconfigMissing").map(drop)
@@ -71,7 +71,7 @@ fn a_network_for_standalone_pools() {
     });
 }
 
-/// In the cluster that CAPW runs in: it says which right it lacks, and brings the network when the commands of the page have granted it.
+/// In the cluster that CAPW runs in: CAPW reports the right that it lacks, and installs the network when the page's commands have granted it.
 pub async fn in_the_own_cluster(cp: &ControlPlane) {
     cp.apply_recording(RECORDING).await;
     let (cluster, _) = NETWORK_SAMPLE.split_once("---").expect("the WindowsCluster comes first");
@@ -92,7 +92,7 @@ pub async fn in_the_own_cluster(cp: &ControlPlane) {
     gone::wait_gone(cp, NAME).await;
 }
 
-/// A kubeconfig of the cluster, made with the commands of the page.
+/// A kubeconfig of the cluster, created with the commands of the page.
 async fn kubeconfig(cp: &ControlPlane) -> String {
     let file = cp.directory().join("capw.kubeconfig");
     let path = file.display().to_string();

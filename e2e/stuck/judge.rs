@@ -1,4 +1,4 @@
-//! Judging what objects say of what is wrong, in all three places where people look.
+//! Judges the reports of a problem on an object, in all three places where people look.
 
 use std::time::{Duration, Instant};
 
@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, condition, step, text, wait_for};
 
-/// From the fact until one of the three places tells of it.
+/// The most time from the fact until all three places report it.
 pub const TOLD: Duration = Duration::from_secs(30);
-/// Until a machine is made or everything of a cluster is gone.
+/// The limit for a machine to be created, or for everything of a cluster to be deleted.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
-/// What an object has to say.
+/// The expected report of an object.
 pub struct Told<'a> {
     pub kind: Kind,
     /// Type and status of the condition.
     pub condition: (&'a str, &'a str),
     pub reason: &'a str,
-    /// What the message has to hold: what, where, remedy.
+    /// The parts of the message: what, where, remedy.
     pub says: &'a [&'a str],
 }
 
-/// The cluster of one case: one machine.
+/// The cluster of one case: with one machine.
 pub async fn one_machine(namespace: &str, cp: &ControlPlane) -> Workers {
     Workers { replicas: 1, ..Workers::new(namespace, cp).await }
 }
 
-/// Waits until condition, event and column of an object in the namespace say it, and prints how long that took since `fact`; gives the object.
+/// Waits until condition, event and column of an object in the namespace report it, and prints the time since `fact`; returns the object.
 pub async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<'_>) -> Value {
     let object = said(cp, namespace, &told).await;
     let name = text(&object, "/metadata/name");
@@ -54,7 +54,7 @@ pub async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<
     object
 }
 
-/// Waits until the condition of an object in the namespace says it; gives the object.
+/// Waits until the condition of an object in the namespace reports it; returns the object.
 pub async fn said(cp: &ControlPlane, namespace: &str, told: &Told<'_>) -> Value {
     wait_for(&format!("{} in {namespace} say {} {:?}", told.kind.plural, told.reason, told.says), TOLD, || async {
         let objects = cp.list(told.kind, Some(namespace)).await;
@@ -72,33 +72,33 @@ fn says(object: &Value, told: &Told<'_>) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{found:#}")) }
 }
 
-/// The machine says why it is not made; it is told since its data is there.
+/// Expects that the machine reports why it is not created, within the limit after its data exists.
 pub async fn machine_says(cp: &ControlPlane, workers: &Workers, reason: &str, says: &[&str]) {
     let namespace = &workers.namespace;
     let fact = true_of(cp, Kind::WINDOWS_BOOTSTRAP_CONFIG, namespace, "DataSecretAvailable").await;
     told(cp, namespace, fact, Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason, says }).await;
 }
 
-/// The hypervisor says what is wrong with it.
+/// Expects that the hypervisor reports its problem.
 pub async fn hypervisor_says(cp: &ControlPlane, namespace: &str, reason: &str, says: &[&str]) {
     let wrong = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason, says };
     told(cp, namespace, Instant::now(), wrong).await;
 }
 
-/// The hypervisor answers, and says why it runs no VMs as it should.
+/// Expects that the hypervisor is reachable, and reports why it cannot run VMs properly.
 pub async fn hypervisor_is_unfit(cp: &ControlPlane, namespace: &str, says: &[&str]) {
     let unfit = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Ready", "False"), reason: "HypervisorUnfit", says };
     let object = told(cp, namespace, Instant::now(), unfit).await;
     assert_eq!(condition(&object, "Reachable").map(|found| &found["status"]), Some(&json!("True")), "{:#}", object["status"]);
 }
 
-/// The hypervisor says what is wrong with it, and its machine, which is to be made, has it from there.
+/// Expects that the hypervisor reports its problem, and that its machine, which is to be created, repeats it.
 pub async fn both_say(cp: &ControlPlane, workers: &Workers, reason: &str, says: &[&str]) {
     let from_there = [&["WindowsHypervisor lab"], says].concat();
     tokio::join!(hypervisor_says(cp, &workers.namespace, reason, says), machine_says(cp, workers, "HypervisorUnreachable", &from_there));
 }
 
-/// A machine that runs says that its VM cannot be seen. Its node may well be fine: it is not called unready, or a MachineHealthCheck would
+/// Expects that a running machine reports its VM as unobservable. Its node may well be fine: the machine stays Ready, or a MachineHealthCheck would
 /// replace it.
 pub async fn unseen_and_ready(cp: &ControlPlane, namespace: &str, says_of_hypervisor: &[&str]) {
     let all = [&["WindowsHypervisor lab"], says_of_hypervisor].concat();
@@ -107,7 +107,7 @@ pub async fn unseen_and_ready(cp: &ControlPlane, namespace: &str, says_of_hyperv
     assert_eq!(condition(&running, "Ready").map(|ready| &ready["status"]), Some(&json!("True")), "{:#}", running["status"]);
 }
 
-/// The moment from which on the only object of the kind in a namespace has that condition: what was before it is not the subject.
+/// Waits until an object of the kind in a namespace has that condition; returns that moment, because earlier time is not measured.
 pub async fn true_of(cp: &ControlPlane, kind: Kind, namespace: &str, type_: &str) -> Instant {
     wait_for(&format!("{} in {namespace}: {type_}", kind.plural), LIMIT, || async {
         let objects = cp.list(kind, Some(namespace)).await;
@@ -117,7 +117,7 @@ pub async fn true_of(cp: &ControlPlane, kind: Kind, namespace: &str, type_: &str
     Instant::now()
 }
 
-/// The moment as an instant, once it has come.
+/// Waits for the moment and returns it as an instant.
 pub async fn until(moment: Timestamp) -> Instant {
     let left = Duration::try_from(moment.duration_since(Timestamp::now())).unwrap_or_default();
     tokio::time::sleep(left).await;
@@ -125,7 +125,7 @@ pub async fn until(moment: Timestamp) -> Instant {
     Instant::now().checked_sub(since).expect("an instant")
 }
 
-/// Deletes all Clusters: nothing is left of them anywhere.
+/// Deletes all Clusters, and waits until nothing is left of them anywhere.
 pub async fn everything_goes(cp: &ControlPlane, capw: &Capw) {
     step("all is told; now everything goes");
     for cluster in cp.list(Kind::CLUSTER, None).await {

@@ -1,5 +1,5 @@
-//! The same behind real libvirt daemons, all but one of them in system mode, whose VMs are real ones of QEMU: what only a daemon and its host can
-//! tell. The guests are boot sectors, which never join, so a machine is well when its VM runs. Each case is fixed as its message says.
+//! Story *why is it stuck* behind real libvirt daemons, all but one of them in system mode, with real QEMU VMs: the problems that only a daemon and
+//! its host can report. The guests are boot sectors, which never join, so a machine is well when its VM runs. Each case is fixed as its message says.
 
 mod fitness;
 mod login;
@@ -49,7 +49,7 @@ fn why_is_it_stuck_on_libvirt() {
     });
 }
 
-/// A daemon, with a WindowsHypervisor and a pool for each case, both in or of the name of its namespace.
+/// A daemon, with a WindowsHypervisor and a pool for each case. The namespace and the pool have the name of the case.
 struct Host<'a> {
     cp: &'a ControlPlane,
     daemon: &'a Daemon,
@@ -68,7 +68,7 @@ impl Host<'_> {
         workers
     }
 
-    /// Runs a script of the shell as root of the host. `$0` is its argument.
+    /// Runs a shell script as root of the host. `$0` is its argument.
     fn sh(&self, script: &str, argument: &Path) {
         let output = self.daemon.command("sh").args(["-e", "-c", script]).arg(argument).output().expect("nsenter runs");
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
@@ -78,7 +78,7 @@ impl Host<'_> {
         self.cp.list(Kind::WINDOWS_MACHINE, Some(namespace)).await
     }
 
-    /// The VMs of exactly the machines that are asked for run.
+    /// Waits until exactly the requested machines exist and their VMs run.
     async fn settled(&self, workers: &Workers) {
         let Workers { namespace, replicas, .. } = workers;
         wait_for(&format!("the VMs of {replicas} machines in {namespace} run"), LIMIT, || async {
@@ -110,14 +110,14 @@ impl Host<'_> {
         self.cp.apply_objects(&[workers.machine_deployment()]).await;
     }
 
-    /// The machine whose VM runs says in all three places what is wrong with it.
+    /// Expects that the machine whose VM exists reports its problem in all three places.
     async fn vm_says(&self, namespace: &str, reason: &str, says: &[&str]) {
         let says = [&["WindowsHypervisor lab"], says].concat();
         let wrong = Told { kind: Kind::WINDOWS_MACHINE, condition: ("VirtualMachineReady", "False"), reason, says: &says };
         told(self.cp, namespace, Instant::now(), wrong).await;
     }
 
-    /// A machine that is deleted waits, and says for what. Gives it.
+    /// Expects that a deleted machine waits, and reports why. Returns the machine.
     async fn removal_waits(&self, namespace: &str, says: &[&str]) -> Value {
         let says = [&["the VM cannot be removed while WindowsHypervisor lab is unreachable"], says].concat();
         let waits = Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason: "HypervisorUnreachable", says: &says };
@@ -148,7 +148,7 @@ impl Host<'_> {
         self.settled(&workers).await;
     }
 
-    /// Its file is gone, which libvirt does not know yet.
+    /// The file of the image was deleted, which libvirt has not noticed yet.
     async fn image_gone(&self) {
         let workers = self.one_machine("file").await;
         let file = self.daemon.pools().join("file").join(hardware::IMAGE);
@@ -170,7 +170,7 @@ impl Host<'_> {
         let says = ["storage pool", "is not active", "virsh pool-start"];
         hypervisor_says(self.cp, "pool", "PlacementMissing", &says).await;
         unseen_and_ready(self.cp, "pool", &says).await;
-        // The MachineDeployment wants another one, which waits as well.
+        // The MachineDeployment then wants another machine, which waits as well.
         let machine = self.cp.list(Kind::MACHINE, Some("pool")).await.pop().expect("a Machine");
         self.cp.delete(Kind::MACHINE, &workers.name(text(&machine, "/metadata/name"))).await;
         let old = self.removal_waits("pool", &says).await;
@@ -181,7 +181,7 @@ impl Host<'_> {
         assert!(!self.daemon.domains().contains(&vm), "{vm} is left");
     }
 
-    /// The files are those of before. Whether they are is for a person to say.
+    /// The files are the same as before, but only a person can decide that.
     async fn pool_recreated(&self) {
         let workers = self.one_machine("again").await;
         workers.apply(self.cp).await;
@@ -219,12 +219,12 @@ impl Host<'_> {
         self.settled(&workers).await;
     }
 
-    /// A disk that is full lets no VM be made, and stops the one whose guest writes.
+    /// A full disk prevents the creation of a VM, and stops the VM whose guest writes.
     async fn disk_full(&self) {
         let pool = self.daemon.pool_with("full", |directory| {
             fs::write(directory.join(hardware::IMAGE), capw_libvirtd::writer(16 << 20)).expect("an image can be written");
         });
-        // The image is read from the directory that the file system covers, and nothing but its first sector takes room.
+        // The image is read from the directory that the file system covers, and only its first sector takes space.
         let small =
             "cd \"$0\"; mount -t tmpfs -o size=8m tmpfs \"$0\"; cp --sparse=always ./* \"$0\"; dd if=/dev/zero of=\"$0/films\" status=none || true";
         self.sh(small, &pool);
@@ -264,7 +264,7 @@ impl Host<'_> {
         assert!(left.is_empty(), "the disks of the VM that was removed: {left:?}");
     }
 
-    /// What goes wrong with the daemon itself, one after the other, at one machine or two. Its socket is reached by a link.
+    /// Problems of the daemon itself, one after the other, with one machine or two. Its socket is reached by a link.
     async fn daemon_in_trouble(&self, another: &Host<'_>, capw: &Capw) {
         let link = Link(self.daemon.path("the-daemon"));
         link.to(&self.daemon.socket());
@@ -278,7 +278,7 @@ impl Host<'_> {
         self.rights_taken_away(&mut workers, &link).await;
     }
 
-    /// libvirt reads what memory a host has from the kernel, in whose place a file says less.
+    /// libvirt reads a host's memory from /proc/meminfo, which a file with less memory replaces.
     async fn out_of_memory(&self, workers: &Workers) {
         let file = self.daemon.path("meminfo");
         fs::write(&file, "MemTotal: 8388608 kB\nMemFree: 102400 kB\nBuffers: 0 kB\nCached: 0 kB\n").expect("a file can be written");
@@ -308,7 +308,7 @@ impl Host<'_> {
         self.settled(workers).await;
     }
 
-    /// The daemon ends, a machine is deleted, and another host answers at its address until it is back.
+    /// The daemon ends, a machine is deleted, and another host answers at its address until the daemon is back.
     async fn another_host_answers(&self, workers: &mut Workers, link: &Link, another: &Host<'_>) {
         self.daemon.stop();
         let says = ["libvirt does not answer at", "Check that the daemon runs"];
@@ -337,7 +337,7 @@ impl Host<'_> {
         assert_eq!(self.daemon.domains().len(), 1, "{:?}", self.daemon.domains());
     }
 
-    /// It takes connections and answers nothing. What the machine that is deleted asks of it at once is given up first.
+    /// The daemon accepts connections and answers nothing. The deleted machine's immediate request is abandoned first.
     async fn daemon_hangs(&self, workers: &mut Workers) {
         self.daemon.freeze();
         self.scale(workers, 0).await;
@@ -365,7 +365,7 @@ impl Host<'_> {
         self.settled(workers).await;
     }
 
-    /// The socket behind the link is the read-only one: nothing is released that it shows.
+    /// The link leads to the read-only socket: no machine whose VM it shows is released.
     async fn rights_taken_away(&self, workers: &mut Workers, link: &Link) {
         let mut readers = self.daemon.socket().into_os_string();
         readers.push("-ro");
@@ -386,11 +386,11 @@ impl Host<'_> {
     }
 }
 
-/// A path by which a socket is reached.
+/// A link to a socket.
 struct Link(PathBuf);
 
 impl Link {
-    /// It is another one's from now on.
+    /// Points the link to another socket.
     fn to(&self, socket: &Path) {
         let next = self.0.with_extension("next");
         symlink(socket, &next).expect("a link can be made");

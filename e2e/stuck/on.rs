@@ -1,4 +1,4 @@
-//! The same behind the simulators of products: what only their drivers can tell. Each case is fixed as its message says.
+//! Story *why is it stuck* behind simulators of products: the problems that only their drivers can report. Each case is fixed as its message says.
 
 use std::time::Instant;
 
@@ -47,10 +47,10 @@ fn story(name: &str, product: Product) {
     });
 }
 
-/// A password that is not the right one.
+/// A wrong password.
 const CANARY: &str = "canary-in-a-gold-mine";
 
-/// A simulated product with a WindowsHypervisor for each case, all of them in their own namespaces.
+/// A simulated product with a WindowsHypervisor for each case, each in its own namespace.
 struct Site<'a> {
     product: Product,
     cp: &'a ControlPlane,
@@ -58,7 +58,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// One machine, in a folder or pool of its own that is not there yet.
+    /// One machine, in its own folder or pool that does not exist yet.
     async fn homeless(&self, namespace: &str) -> Workers {
         let mut workers = one_machine(namespace, self.cp).await;
         workers.be_made_by(self.simulator);
@@ -80,7 +80,7 @@ impl Site<'_> {
         self.ask(json!({"do": "folder", "name": name}), &format!("pve.pools.update({{'{name}': set()}})"));
     }
 
-    /// The part of a WindowsHypervisor's `spec` that is the driver's.
+    /// The driver's part of a WindowsHypervisor's `spec`.
     fn settings<'w>(&self, workers: &'w mut Workers) -> &'w mut Value {
         &mut workers.driver[self.product.to_string()]
     }
@@ -92,7 +92,7 @@ impl Site<'_> {
         };
     }
 
-    /// Which of two texts is this product's.
+    /// The text for this product.
     fn either<'t>(&self, vsphere: &'t str, proxmox: &'t str) -> &'t str {
         match self.product {
             Product::Vsphere => vsphere,
@@ -100,7 +100,7 @@ impl Site<'_> {
         }
     }
 
-    /// Gives the right login, with some values changed.
+    /// Writes the valid login into the Secret, with some values changed.
     async fn log_in(&self, workers: &Workers, changed: Value) {
         let mut login = self.simulator.login(&workers.namespace);
         for (key, value) in changed.as_object().expect("values by key") {
@@ -114,7 +114,7 @@ impl Site<'_> {
         self.cp.patch(Kind::WINDOWS_HYPERVISOR, &workers.name(&workers.hypervisor), &patch).await.expect("a WindowsHypervisor can be fixed");
     }
 
-    /// Its machine is a node.
+    /// Waits until the machine of the case is a node.
     async fn settled(&self, workers: &Workers) {
         workers.wait_settled(self.cp, self.cp, LIMIT).await;
         step(format!("{}: its machine is a node", workers.namespace));
@@ -156,7 +156,7 @@ impl Site<'_> {
 
     async fn storage_full(&self) {
         if self.product == Product::Vsphere {
-            // The simulator's datastores take everything.
+            // The simulator's datastores never run full.
             return;
         }
         let mut workers = self.one_machine("full").await;
@@ -186,7 +186,7 @@ impl Site<'_> {
         self.settled(&workers).await;
     }
 
-    /// Gives the way to the endpoint: without it the VM could not be removed.
+    /// Returns the forwarding to the endpoint: without it the VM could not be removed.
     async fn no_answer(&self) -> Forward {
         let port = free_port();
         let address = format!("127.0.0.1:{port}");
@@ -248,7 +248,7 @@ impl Site<'_> {
 
     async fn vm_removed(&self) {
         let mut workers = self.one_machine("removed").await;
-        // Where an administrator of the simulator looks.
+        // The place where the simulator's administrator looks for VMs.
         workers.be_made_by(self.simulator);
         workers.apply(self.cp).await;
         self.settled(&workers).await;
@@ -262,7 +262,7 @@ impl Site<'_> {
             says: &[&vm, "WindowsHypervisor lab", "delete the Machine", "MachineHealthCheck"],
         };
         told(self.cp, "removed", Instant::now(), removed).await;
-        // The remedy: Cluster API's own.
+        // The remedy is Cluster API's own.
         let health_check = json!({
             "apiVersion": Kind::MACHINE_HEALTH_CHECK.api_version, "kind": "MachineHealthCheck", "metadata": {"name": "c1", "namespace": "removed"},
             "spec": {
@@ -274,14 +274,14 @@ impl Site<'_> {
         self.cp.apply_objects(&[health_check]).await;
         let old = text(&machine, "/metadata/name");
         self.cp.wait_gone(Kind::WINDOWS_MACHINE, &workers.name(old), LIMIT).await;
-        // The next one may take longer than its time on a busy machine.
+        // The next machine may exceed the check's timeout on a busy machine.
         self.cp.delete(Kind::MACHINE_HEALTH_CHECK, "removed/c1").await;
         self.settled(&workers).await;
     }
 
     async fn never_joined(&self) {
         let mut workers = self.one_machine("nojoin").await;
-        // Time for a listing: what the guest has said until then is in the message.
+        // Long enough for a listing: the message contains what the guest has reported until then.
         workers.machine["joinDeadlineSeconds"] = json!(30);
         workers.machine["image"] = json!("windows-that-hangs");
         workers.apply(self.cp).await;
@@ -295,7 +295,7 @@ impl Site<'_> {
             kind: Kind::WINDOWS_MACHINE,
             condition: ("NodeJoined", "False"),
             reason: "NodeNeverJoined",
-            // The guest's own last word is in it: it says which step it is stuck at.
+            // The message contains the guest's last report, which shows the step where it hangs.
             says: &["30 s after power on", "last word: ", "hangs at the step the guest last reported", "C:\\ProgramData\\capw", "MachineHealthCheck"],
         };
         told(self.cp, "nojoin", fact, never).await;

@@ -1,4 +1,4 @@
-//! All that an upgrade must leave as it is, and who wrote since then.
+//! The state that an upgrade must preserve, and the writes since then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::installed::PARTS;
 use crate::workers::REMOTE_USER;
 use crate::world::{AuditEvent, AuditMark, ControlPlane, Kind, simulated_vms, text};
 
-/// Namespaces in which nothing is on its way.
+/// Namespaces in which nothing is in progress.
 const SETTLED: [&str; 3] = ["deployed", "pooled", "alone"];
 const KINDS: [Kind; 8] = [
     Kind::MACHINE,
@@ -23,7 +23,7 @@ const KINDS: [Kind; 8] = [
     Kind::SECRET,
 ];
 
-/// What is in those namespaces, by its place.
+/// The content of the settled namespaces, by place.
 pub struct State {
     all: BTreeMap<String, Value>,
     warnings: Vec<String>,
@@ -61,7 +61,7 @@ impl State {
         Self { all, warnings }
     }
 
-    /// Panics unless it is as it was, with at most one write by ours for each object, none refused, and no new warning.
+    /// Panics unless the state is as before, with at most one write by ours for each object, none refused, and no new warning.
     pub fn assert_as(&self, before: &Self, cp: &ControlPlane, since: AuditMark) {
         let mut places: Vec<&String> = before.all.keys().chain(self.all.keys()).collect();
         places.sort();
@@ -87,7 +87,7 @@ impl State {
     }
 }
 
-/// Writes our objects as they are stored, without those that hold secrets.
+/// Writes our objects as stored, without Secrets.
 pub async fn keep(cp: &ControlPlane, file: &Path) {
     let mut kept = Vec::new();
     for kind in KINDS.into_iter().chain([Kind::WINDOWS_MACHINE_TEMPLATE, Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE]) {
@@ -107,14 +107,14 @@ pub async fn keep(cp: &ControlPlane, file: &Path) {
     std::fs::write(file, text + "\n").unwrap_or_else(|e| panic!("{}: {e}", file.display()));
 }
 
-/// Whether one of our components asked, in the management cluster or in the workload cluster.
+/// Whether one of our components sent the request, in the management cluster or in the workload cluster.
 pub fn by_ours(event: &AuditEvent) -> bool {
     let is_part = PARTS.iter().any(|(_, namespace)| event.user == format!("system:serviceaccount:{namespace}:capw-controller-manager"));
     let is_remote = event.user == REMOTE_USER && !event.user_agent.contains("cluster-api") && !event.user_agent.starts_with("capi-core");
     (is_part || is_remote) && !["leases", "events"].contains(&event.resource.as_str())
 }
 
-/// What of an object is forever. Values of a Secret are shown by their digest.
+/// The lasting fields of an object. Values of a Secret are shown by their digest.
 fn lasting(object: &Value) -> Value {
     let data = object.get("data").filter(|_| object.get("spec").is_none());
     let digest: String = data.map(|data| Sha256::digest(data.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()).unwrap_or_default();
@@ -125,7 +125,7 @@ fn lasting(object: &Value) -> Value {
     })
 }
 
-/// Conditions by type: their statuses, not their words.
+/// The statuses of conditions by type, without messages.
 fn statuses(object: &Value) -> BTreeMap<String, String> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().map(|it| (text(it, "/type").to_owned(), text(it, "/status").to_owned())).collect()

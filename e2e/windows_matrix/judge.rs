@@ -1,4 +1,4 @@
-//! The Windows programs of all versions, run by Wine, each on what is rendered for it: they must read all of it and find no fault.
+//! The Windows programs of all versions, run by Wine, each on the files rendered for it: they must read all of them and find no fault.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,13 +15,13 @@ use crate::real_windows_node::CNI;
 use crate::world::facts::CA;
 use crate::world::{stretch, wine};
 
-/// What containerd says of Wine and of a machine without images, and not of its configuration.
+/// Messages of containerd about Wine and a machine without images, rather than about its configuration.
 const KNOWN: [&str; 4] = [
-    // 2.x moves version 3 to 4, which older 2.x refuse.
+    // 2.x migrates version 3 to 4, which older 2.x reject.
     "Configuration migrated from version 3",
     "fsverity is only supported on Linux systems",
     "snapshotter does not export root path",
-    // The prepared prefix has no revision of Windows; guests do.
+    // The prepared prefix has no revision of Windows; guests have one.
     "read `UBR` from registry",
 ];
 /// Exit code of `timeout` when it ended the program.
@@ -58,7 +58,7 @@ impl Judge {
         fs::write(path, text).expect("the file is written");
     }
 
-    /// A program of a version, ended after `seconds` if it has not ended before.
+    /// A command for a program of a version, which `timeout` ends after `seconds`.
     fn command(&self, program: &str, version: &str, arguments: &[&str], seconds: u32) -> Command {
         const INSIDE: &str = r#"sockets=/tmp/.wine-$(id -u); mkdir -p -m 700 "$sockets"; mount -t tmpfs -o mode=700 none "$sockets"
 ip link set lo up; cd "$1"; shift; exec "$@""#;
@@ -86,20 +86,20 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         command
     }
 
-    /// Runs a program of a version to its end: whether it went well, and everything that it printed.
+    /// Runs a program of a version to its end: whether it succeeded, and its whole output.
     fn run(&self, program: &str, version: &str, arguments: &[&str], variables: &[(String, String)]) -> (bool, String) {
         let seconds = (120.0 * stretch()) as u32;
         let once = || {
             let output = self.command(program, version, arguments, seconds).envs(variables.iter().cloned()).output().expect("unshare runs");
             let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-            // What `timeout` ended half-way has not refused anything.
+            // A program that `timeout` ended half-way has not rejected anything.
             let ended = output.status.code() != Some(TIMED_OUT);
             ((output.status.success(), said), ended)
         };
         again(once, |((_, said), ended)| *ended && spoke(said)).0
     }
 
-    /// kubeadm's KubeletConfiguration of a new cluster of this version: what our patch is laid over.
+    /// kubeadm's KubeletConfiguration of a new cluster of this version, to which our patch is applied.
     pub fn cluster_configuration(&self, version: &str) -> Value {
         let (_, printed) = self.run("kubeadm", version, &["config", "print", "init-defaults", "--component-configs", "KubeletConfiguration"], &[]);
         let document =
@@ -138,7 +138,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         faultless(&said);
     }
 
-    /// containerd shows what it understood: everything that was written must be in it.
+    /// containerd prints the configuration that it parsed, which must contain everything that was written.
     pub fn containerd(&self, version: &str, written: &str, what: &str) {
         self.write(CONTAINERD, written);
         let (well, said) = self.run("containerd", version, &["--config", CONTAINERD, "config", "dump"], &[]);
@@ -156,11 +156,11 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         assert!(lost.is_empty(), "containerd {version} dropped or changed {lost:?} of {what}:\n{dump}");
     }
 
-    /// containerd starts, all of its plug-ins, until it serves.
+    /// containerd starts with all of its plug-ins, until it serves.
     pub fn containerd_starts(&self, version: &str, written: &str, variables: &[(String, String)], what: &str) {
         self.write(CONTAINERD, written);
         self.write(CNI.0, CNI.1);
-        // The lines of containerd do not read each other's data.
+        // The containerd lines do not read each other's data.
         let (root, state) = (format!(r"C:\containerd-{version}\root"), format!(r"C:\containerd-{version}\state"));
         let arguments = ["--config", CONTAINERD, "--root", &root, "--state", &state];
         let once = || {
@@ -188,7 +188,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         unwarned(&said, version, what);
     }
 
-    /// kube-proxy reads and checks its configuration, and writes what it understood.
+    /// kube-proxy reads and checks its configuration, and writes the configuration that it parsed.
     pub fn kube_proxy(&self, version: &str, path: &str, written: &str, flags: &[String], what: &str) {
         self.write(path, written);
         let out = self.path(PROXY_OUT);
@@ -206,7 +206,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
     }
 }
 
-/// Runs it once more where it was not judged: Wine itself did not start, or the program was not given time to end.
+/// Repeats a run without a verdict: Wine itself did not start, or the program had no time to end.
 fn again<T>(run: impl Fn() -> T, judged: impl Fn(&T) -> bool) -> T {
     const ATTEMPTS: usize = 3;
     let mut attempt = 1;
@@ -219,19 +219,19 @@ fn again<T>(run: impl Fn() -> T, judged: impl Fn(&T) -> bool) -> T {
     }
 }
 
-/// Whether that is a word of the program. On a busy machine Wine does not start now and then, or one of its own libraries ends a program that is done.
+/// Whether the program itself printed this. On a busy machine Wine sometimes fails to start, or one of its own libraries crashes a finished program.
 fn spoke(said: &str) -> bool {
     !said.is_empty() && !said.contains("wine client error") && !said.contains("wine: Unhandled page fault")
 }
 
-/// containerd found nothing wrong but what is [`KNOWN`].
+/// Asserts that containerd logged no warning except the [`KNOWN`] ones.
 fn unwarned(said: &str, version: &str, what: &str) {
     let loud = |line: &&str| ["level=warning", "level=error", "level=fatal"].iter().any(|level| line.contains(level));
     let warnings: Vec<&str> = said.lines().filter(loud).filter(|line| !KNOWN.iter().any(|known| line.contains(known))).collect();
     assert!(warnings.is_empty(), "containerd {version} with {what}:\n{}", warnings.join("\n"));
 }
 
-/// Schema 4, which containerd 2.3 makes of 3: the sections of its servers have become plug-ins, of which we write one.
+/// Converts to schema 4, as containerd 2.3 does with 3: the sections of its servers have become plug-ins, of which we write one.
 fn migrated(written: &mut toml::Table) {
     if let Some(metrics) = written.remove("metrics") {
         let plugins = written.entry("plugins").or_insert_with(|| toml::Table::new().into());
@@ -239,7 +239,7 @@ fn migrated(written: &mut toml::Table) {
     }
 }
 
-/// Paths of what is in one document and not, or not so, in the other.
+/// Paths of values in one document that are missing or different in the other.
 fn missing(written: &Value, understood: &Value) -> Vec<String> {
     let mut lost = Vec::new();
     look(written, understood, "", &mut lost);

@@ -1,4 +1,4 @@
-//! What the real kube-proxy.exe of each version is given in the networks that CAPW brings to Windows nodes, or kube-proxy to.
+//! The settings of the real kube-proxy.exe of each version, in the networks that CAPW extends to Windows nodes, or only kube-proxy.
 
 use capw::components::{Parameters, read, windows_side};
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use super::merged;
 use crate::world::checkout;
 use crate::world::manifests::documents;
 
-/// Recorded clusters, and the address that kube-proxy sends from on a node; only an overlay needs one.
+/// Recorded clusters, and kube-proxy's source address on a node; only an overlay needs one.
 const NETWORKS: [(&str, Option<&str>); 4] = [
     ("flannel-vxlan-4096", Some("10.244.3.2")),
     ("flannel-host-gw", None),
     ("calico-operator-windows", Some("192.168.3.2")),
     ("calico-operator-bgp-windows", None),
 ];
-/// Of Kubernetes in the recordings.
+/// The version of Kubernetes in the recordings.
 const RECORDED: &str = "v1.36.3";
 const CONFIGURATION: &str = r"C:\etc\kubernetes\kube-proxy.json";
 
-/// How many files were judged.
+/// Judges the settings of all networks and versions; returns the number of files.
 pub fn judge_networks(judge: &Judge, versions: &[&str]) -> usize {
     for version in versions {
         for (recording, source_vip) in NETWORKS {
@@ -31,7 +31,7 @@ pub fn judge_networks(judge: &Judge, versions: &[&str]) -> usize {
     versions.len() * NETWORKS.len()
 }
 
-/// What CAPW gives to kube-proxy where the Linux nodes run that version.
+/// CAPW's settings for kube-proxy where the Linux nodes run that version.
 fn settings(recording: &str, version: &str) -> Value {
     let path = checkout().join(format!("src/components/fixtures/{recording}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -44,7 +44,7 @@ fn settings(recording: &str, version: &str) -> Value {
     serde_json::from_str(map["data"]["config.json"].as_str().expect("a file")).expect("JSON")
 }
 
-/// What capw-node.exe adds on a node.
+/// The settings that capw-node.exe adds on a node.
 fn of_node(source_vip: Option<&str>) -> Value {
     json!({"hostnameOverride": "win-1", "clientConnection": {"kubeconfig": r"C:\etc\kubernetes\kube-proxy.conf"}, "winkernel": {"sourceVip": source_vip}})
 }

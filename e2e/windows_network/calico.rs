@@ -1,8 +1,8 @@
-//! Story *Calico's network*: a real Windows node whose network calico-node makes. `capw-node.exe kube-proxy` waits until HNS has the network, and the real
-//! kube-proxy.exe programs its load balancers in it: with BGP without a source VIP, with VXLAN with the address of Calico's endpoint. It starts again
-//! when the network was recreated, and says so when HNS is stopped. An endpoint that Calico left of an earlier network counts for nothing.
+//! Story *Calico's network*: a real Windows node whose network calico-node creates. `capw-node.exe kube-proxy` waits until HNS has the network, and
+//! the real kube-proxy.exe programs its load balancers in it: with BGP without a source VIP, with VXLAN with the address of Calico's endpoint. It
+//! restarts when the network was recreated, and reports it when HNS is stopped. Calico's leftover endpoint of an earlier network is ignored.
 //!
-//! calico-node.exe is in no package registry. What it has HNS make is written here from its source.
+//! calico-node.exe is in no package registry. The HNS objects that it creates are written here, as in its source.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ use crate::world::{self, Capw, ControlPlane, HostProcesses, Kind, Options, step,
 
 const BRIDGE: &str = "CA11C0B1-0000-4000-8000-000000000001";
 const OVERLAY: &str = "CA11C0B1-0000-4000-8000-000000000002";
-/// The node's block has its gateway and the endpoint of the node.
+/// The node's block, which contains its gateway and the endpoint of the node.
 const BLOCK: &str = "10.244.1.0/26";
 const GATEWAY: &str = "10.244.1.1";
 const ENDPOINT: &str = "10.244.1.2";
@@ -81,7 +81,7 @@ fn kube_proxy_in_calicos_network() {
     });
 }
 
-/// kube-proxy on a node, with the arguments and settings of a network of Calico.
+/// The objects that run kube-proxy on a node, with the arguments and settings of a network of Calico.
 fn kube_proxy(cp: &ControlPlane, node: &str) -> Vec<Value> {
     let metadata = |name: &str| json!({"name": name, "namespace": NAMESPACE});
     let configuration = json!({
@@ -126,12 +126,12 @@ fn kube_proxy(cp: &ControlPlane, node: &str) -> Vec<Value> {
     ]
 }
 
-/// Where the networking service of a node keeps an object.
+/// The file in which the networking service of a node keeps an object.
 fn file(kind: &str, object: &Value) -> String {
     format!(r"C:\hns\{kind}\{}.json", text(object, "/ID"))
 }
 
-/// calico-node has had HNS make an object.
+/// Writes an object as if calico-node had created it in HNS.
 fn has_made(guest: &wine::WineGuest, kind: &str, object: &Value) {
     guest.write(&file(kind, object), object.to_string().as_bytes());
 }
@@ -142,7 +142,7 @@ fn bridge() -> Value {
     json!({"ID": BRIDGE, "Name": "Calico", "Type": "L2Bridge", "Ipams": ipams(&json!([])), "SchemaVersion": {"Major": 2, "Minor": 0}})
 }
 
-/// The network with VXLAN (the same file, `ensureVxlanNetworkExists`), what HNS adds to an overlay, and the route that Felix adds for the block of
+/// The network with VXLAN (the same file, `ensureVxlanNetworkExists`), HNS's additions to an overlay, and the route that Felix adds for the block of
 /// another node: <https://github.com/projectcalico/calico/blob/v3.32.1/felix/dataplane/windows/vxlan_mgr.go>.
 fn overlay(address: &str) -> Value {
     json!({
@@ -165,7 +165,7 @@ fn ipams(policies: &Value) -> Value {
     json!([{"Type": "Static", "Subnets": [{"IpAddressPrefix": BLOCK, "Policies": policies, "Routes": routes}]}])
 }
 
-/// The endpoint of the node (the same file, `CreateAndAttachHostEP`, `createAndAttachVxlanHostEP`). That of an overlay is a remote one with the node's
+/// The endpoint of the node (the same file, `CreateAndAttachHostEP`, `createAndAttachVxlanHostEP`). An overlay's endpoint is remote, with the node's
 /// address: a flag and a policy in the newer API. <https://github.com/microsoft/hnslib/blob/v0.1.2/hcn/hcnendpoint.go>
 fn endpoint(network: &str, address: &str) -> Value {
     let remote = json!([{"Type": "ProviderAddress", "Settings": {"ProviderAddress": address}}]);

@@ -1,4 +1,4 @@
-//! A cluster with Flannel, which CAPW brings to real Windows nodes.
+//! A cluster with Flannel, whose network CAPW extends to real Windows nodes.
 
 use std::sync;
 
@@ -14,7 +14,7 @@ use crate::workers::Workers;
 use crate::world::wine::WineGuest;
 use crate::world::{AuditMark, Capw, ControlPlane, HostProcesses, Kind, Options, seed, step, text, wait_for, wine};
 
-/// What a node has besides its programs; `None` until it can have it.
+/// Prepares a node beyond its programs; `None` until that is possible.
 type Besides = fn(&WineGuest, &Value) -> Option<()>;
 
 pub struct Cluster {
@@ -25,12 +25,12 @@ pub struct Cluster {
     workers: Workers,
     capw: Capw,
     pub cp: ControlPlane,
-    /// Before its Windows nodes were made.
+    /// The mark before the Windows nodes were created.
     pub joins: AuditMark,
 }
 
 impl Cluster {
-    /// The Linux side of the recording, which `prepare` may put right, and so many Windows nodes, which are Ready.
+    /// Starts the Linux side of the recording, which `prepare` may fix, and `replicas` Windows nodes, and waits until they are Ready.
     pub async fn start(
         name: &str,
         recording: &str,
@@ -61,7 +61,7 @@ impl Cluster {
         cluster
     }
 
-    /// Of the WindowsCluster.
+    /// The name of the WindowsCluster.
     pub fn name(&self) -> String {
         self.workers.name(&self.workers.cluster)
     }
@@ -75,7 +75,7 @@ impl Cluster {
         guest_of(&self.capw, node)
     }
 
-    /// On one node in three HNS is stopped at first.
+    /// Stops HNS for the first calls on one node in three.
     fn trouble(&self, node: &str, guest: &WineGuest) {
         let mut random = self.random.lock().expect("no test has failed");
         if random.random_ratio(1, 3) {
@@ -85,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// Waits, and runs the pods meanwhile: the part of the kubelets and of containerd that Wine has no containers for.
+    /// Waits and meanwhile runs the pods: this replaces the kubelets and containerd, because Wine has no containers.
     pub async fn until(&self, what: &str, look: impl AsyncFn() -> Result<(), String>) {
         wait_for(what, LIMIT, || async {
             let nodes = self.cp.list(Kind::NODE, None).await;

@@ -1,5 +1,5 @@
-//! Story *host-gw*: the same where Flannel uses no tunnel. On a real Windows node the real flanneld.exe makes a bridge, and has PowerShell route packets
-//! over the other nodes; pods get their addresses from the real win-bridge.exe, but not that of their gateway, and kube-proxy.exe needs no source VIP.
+//! Story *host-gw*: the Windows network where Flannel uses no tunnel. On a real Windows node the real flanneld.exe creates a bridge, and PowerShell
+//! routes packets over the other nodes; the real win-bridge.exe gives pods addresses, never the gateway's, and kube-proxy.exe needs no source VIP.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ use crate::world::{self, step, text};
 
 const RECORDING: &str = "src/components/fixtures/flannel-host-gw.yaml";
 const NETWORK: &str = "cbr0";
-/// The Linux nodes of the recording.
+/// The routes to the Linux nodes of the recording.
 const ROUTES: [(&str, &str); 2] = [("10.244.0.0/24", "10.0.0.11"), ("10.244.1.0/24", "10.0.0.12")];
 
 #[test]
@@ -54,13 +54,13 @@ fn a_network_without_a_tunnel() {
     });
 }
 
-/// The address that the node has in its bridge.
+/// The address of the node in its bridge.
 fn gateway(node: &Value) -> Option<String> {
     let subnet = node["spec"]["podCIDR"].as_str()?;
     Some(format!("{}.2", subnet.rsplit_once('.')?.0))
 }
 
-/// The adapter with that address. On Windows it is there once flanneld has attached the bridge's endpoint to the node.
+/// Creates the adapter with the gateway's address. On Windows it exists once flanneld has attached the bridge's endpoint to the node.
 fn adapter(guest: &WineGuest, node: &Value) -> Option<()> {
     let file = r"C:\hns\adapter";
     if guest.path(file).exists() {
@@ -81,7 +81,7 @@ fn adapter(guest: &WineGuest, node: &Value) -> Option<()> {
     Some(())
 }
 
-/// Whether the node has its part of the network and everything that leads to others.
+/// Whether the node has its part of the network and all routes and load balancers to others.
 fn on_the_network(node: &Value, guest: &WineGuest, service: &str) -> Result<(), String> {
     leased(node, guest, "host-gw", NETWORK, "L2Bridge")?;
     let gateway = gateway(node).ok_or("it has no subnet")?;

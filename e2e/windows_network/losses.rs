@@ -1,5 +1,5 @@
-//! Story *losses*: HNS of a node is stopped for a while, or loses its load balancers or all that it has, at random and fifty times. Each time everything
-//! comes back, with the same source VIP. While it stays down, both programs of the network say so, and how it is started.
+//! Story *losses*: a node's HNS is stopped for a while, or loses its load balancers or all its objects, at random and fifty times. Each time
+//! everything comes back, with the same source VIP. While HNS stays down, both network programs report it, and how to start it.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::linux_side;
 use crate::world::{self, Kind, seed, step, text};
 
 const LOSSES: usize = 50;
-/// The Linux nodes.
+/// The number of Linux nodes.
 const OTHERS: usize = 2;
 const STOPPED: &str = "the service is stopped; on the node, `Start-Service hns` starts it";
 
@@ -36,7 +36,7 @@ fn what_hns_loses_comes_back() {
             }
             is_there().await?;
             are_served(&guest, &served, &vip)?;
-            // A loss is noticed only of what was seen.
+            // A program notices only the loss of objects that it has seen.
             last_words(&cluster, "flannel-", "containerd has the network").await?;
             last_words(&cluster, "kube-proxy-", SEEN).await
         };

@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 use crate::linux_side;
 use crate::world::{self, Capw, simulated_vms, text, wine};
 
-/// What is wrong with the networking service of a node.
+/// The file with the fault of a node's networking service.
 pub const FAULT: &str = r"C:\hns\fault";
 
-/// The Windows programs beside those of Kubernetes.
+/// The Windows programs besides Kubernetes.
 pub struct Programs {
     pub node: PathBuf,
     pub agnhost: PathBuf,
-    /// With its path on the node.
+    /// The other programs, each with its path on the node.
     others: Vec<(PathBuf, &'static str)>,
 }
 
 impl Programs {
-    /// `None`: something is missing, and `story` does not run.
+    /// Finds the programs. `None`: something is missing, and `story` does not run.
     pub fn find(story: &str) -> Option<Self> {
         Self::found().inspect_err(|lacks| wine::skip(story, lacks)).ok()
     }
 
-    /// What is missing, in words, if something is.
+    /// Finds the programs; the error names what is missing.
     fn found() -> Result<Self, String> {
         if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
             return Err(lacks);
@@ -47,13 +47,13 @@ impl Programs {
                 (found("win-overlay", "win-overlay.exe")?, r"C:\opt\cni\bin\win-overlay.exe"),
                 (found("own", "computenetwork.dll")?, r"C:\windows\system32\computenetwork.dll"),
                 (found("own", "vmcompute.dll")?, r"C:\windows\system32\vmcompute.dll"),
-                // Wine's own is in a folder that comes later.
+                // Wine's own PowerShell is in a folder that comes later in the path.
                 (found("own", "powershell.exe")?, r"C:\windows\powershell.exe"),
             ],
         })
     }
 
-    /// Puts them on a node, as its image or its bootstrap data would, and beside them the networking service and a PowerShell. `false`: they are there.
+    /// Copies the programs, the networking service and a PowerShell to a node, as its image or bootstrap data would. `false`: they exist already.
     pub fn put_into(&self, guest: &wine::WineGuest, address: &str) -> bool {
         let service = r"C:\hns\node.json";
         if guest.path(service).exists() {
@@ -62,7 +62,7 @@ impl Programs {
         for (from, to) in &self.others {
             guest.write(to, &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
         }
-        // Flannel's CNI plugin is in no package registry. It only hands on what `pod::attach` makes.
+        // Flannel's CNI plugin is in no package registry. It only passes on the request that `pod::attach` builds.
         guest.write(r"C:\opt\cni\bin\flannel.exe", b"");
         guest.write(service, json!({"address": address}).to_string().as_bytes());
         true
@@ -74,18 +74,18 @@ pub fn address(node: &Value) -> Option<&str> {
     internal["address"].as_str()
 }
 
-/// What flanneld says of a node.
+/// The value of a flannel annotation of a node.
 pub fn annotation<'a>(node: &'a Value, key: &str) -> &'a str {
     node["metadata"]["annotations"][format!("flannel.alpha.coreos.com/{key}")].as_str().unwrap_or_default()
 }
 
-/// The network of a node that has its lease of this backend, by name and type of that network; its node has the taint still.
+/// The network of a node that has its lease of this backend, by name and type of that network; the node still has the taint.
 pub fn leased(node: &Value, guest: &wine::WineGuest, backend: &str, name: &str, kind: &str) -> Result<Value, String> {
     let lease = (annotation(node, "backend-type"), annotation(node, "kube-subnet-manager"), Some(annotation(node, "public-ip")));
     if lease != (backend, "true", address(node)) {
         return Err(format!("its lease is {lease:?}"));
     }
-    // No kubelet says of the pods here that they are ready.
+    // No kubelet reports the pods here as ready.
     if !linux_side::is_unverified(node) {
         return Err("it has no taint".to_owned());
     }
@@ -98,7 +98,7 @@ pub fn leased(node: &Value, guest: &wine::WineGuest, backend: &str, name: &str, 
     Ok(network.clone())
 }
 
-/// The objects that the networking service of a node has.
+/// The objects in the networking service of a node.
 pub fn objects(guest: &wine::WineGuest, kind: &str) -> Vec<Value> {
     let files = fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten();
     files.filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok()).collect()
@@ -108,7 +108,7 @@ pub fn policies<'a>(object: &'a Value, kind: &'a str) -> impl Iterator<Item = &'
     object["Policies"].as_array().into_iter().flatten().filter(move |policy| policy["Type"] == kind).map(|policy| &policy["Settings"])
 }
 
-/// The machine of a Node.
+/// The guest of a Node.
 pub fn guest_of(capw: &Capw, node: &Value) -> Option<wine::WineGuest> {
     let vms = simulated_vms(capw.state());
     let vm = vms.iter().find(|vm| vm.is_whole() && text(node, "/spec/providerID").ends_with(&vm.directory))?;
@@ -119,7 +119,7 @@ pub fn guest_of(capw: &Capw, node: &Value) -> Option<wine::WineGuest> {
 mod tests {
     use super::*;
 
-    /// Windows gives a program only the functions whose names are in it.
+    /// Windows provides a program only with the functions that it names.
     #[test]
     fn the_program_of_the_nodes_is_small_and_can_listen_on_nothing() {
         let Some(programs) = Programs::find("windows_network::node") else { return };

@@ -11,7 +11,7 @@ use crate::world::wine::WineGuest;
 /// The network namespace of a pod.
 const NETWORK: &str = "C0FFEE00-0000-4000-8000-000000000001";
 
-/// What Flannel's CNI plugin hands to the plugin that it delegates to: the same, with the network's name and the node's part of it.
+/// The request that Flannel's CNI plugin passes to its delegate: the delegate's configuration, with the network's name and the node's part of it.
 /// <https://github.com/flannel-io/cni-plugin/blob/v1.9.1-flannel3/flannel_windows.go>
 fn delegated(conflist: &Value, pods: &str, subnet: &str) -> Value {
     let mut request = conflist["plugins"][0]["delegate"].clone();
@@ -23,11 +23,11 @@ fn delegated(conflist: &Value, pods: &str, subnet: &str) -> Value {
     request
 }
 
-/// Attaches a pod as containerd would, and gives the endpoint that the pod has.
+/// Attaches a pod as containerd would, and returns the endpoint of the pod.
 pub fn attach(guest: &WineGuest, node: &Value) -> Value {
     let conflist = guest.read(r"C:\etc\cni\net.d\10-flannel.conflist").expect("containerd knows the network");
     let request = delegated(&serde_json::from_str(&conflist).expect("JSON"), "10.244.0.0/16", text(node, "/spec/podCIDR"));
-    // containerd makes it before it calls a plugin.
+    // containerd creates the namespace before it calls a plugin.
     guest.write(&format!(r"C:\hns\namespaces\{NETWORK}.json"), json!({"ID": NETWORK}).to_string().as_bytes());
     let address = call(guest, "ADD", "web-1", &request).expect("the plugin has attached it").expect("an address");
     let endpoints = objects(guest, "endpoints");
@@ -35,14 +35,14 @@ pub fn attach(guest: &WineGuest, node: &Value) -> Value {
     endpoint.unwrap_or_else(|| panic!("no endpoint with {address}: {endpoints:#?}")).clone()
 }
 
-/// Has host-local give an address to a pod of this network, as the network's own plugin does, or take it back.
+/// Calls host-local to assign an address to a pod of this network, as the network's own plugin does, or to release it.
 pub fn host_local(guest: &WineGuest, command: &str, pod: &str, network: &str, subnet: &str) -> Result<Option<String>, String> {
-    // Its own default has no drive, and a program that Wine starts from outside is on none.
+    // The default directory has no drive, and a program that Wine starts from outside has no current drive.
     let ipam = json!({"type": "host-local", "subnet": subnet, "dataDir": r"C:\var\lib\cni\networks"});
     call(guest, command, pod, &json!({"cniVersion": "1.0.0", "name": network, "type": "host-local", "ipam": ipam}))
 }
 
-/// Calls the plugin of a request, and gives the address that it has given; what it says instead, if it fails.
+/// Calls the plugin of a request, and returns the address that it assigned; its error message if it fails.
 fn call(guest: &WineGuest, command: &str, pod: &str, request: &Value) -> Result<Option<String>, String> {
     let file = r"C:\hns\request.json";
     guest.write(file, request.to_string().as_bytes());
@@ -70,7 +70,7 @@ fn call(guest: &WineGuest, command: &str, pod: &str, request: &Value) -> Result<
     Ok(text(&answer, "/ips/0/address").split('/').next().map(str::to_owned))
 }
 
-/// What an endpoint reaches with its own address, and what it reaches as Services: networks in the order in which they are written.
+/// The networks that an endpoint reaches with its own address, and those that it reaches as Services, in the order of the policies.
 pub fn reaches(endpoint: &Value) -> (Vec<&str>, Vec<&str>) {
     let own = policies(endpoint, "OutBoundNAT").filter_map(|policy| policy["Exceptions"].as_array()).flatten().filter_map(Value::as_str);
     let routed = policies(endpoint, "SDNRoute").filter(|route| route["NeedEncap"] == json!(true));

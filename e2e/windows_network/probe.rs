@@ -1,5 +1,5 @@
-//! The pod that tries out a Windows node. The kubelet's part is played here: the real agnhost.exe makes each connection from the guest, whose network
-//! has the addresses that a pod would reach over its own: those of a pod of the name resolution and of two Services.
+//! The pod that probes a Windows node. The test plays the kubelet: the real agnhost.exe makes each connection from the guest, whose network
+//! has the addresses that a pod would reach over its own: a name server pod's and those of two Services.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ const SERVER: &str = "10.244.0.5";
 const DNS: &str = "10.96.0.10";
 const PROGRAM: &str = r"C:\agnhost.exe";
 
-/// The name resolution of the cluster, as kubeadm makes it.
+/// Creates the name resolution of the cluster, as kubeadm does.
 pub async fn name_resolution(cp: &ControlPlane) {
     let metadata = |name: &str, labels: Value| json!({"name": name, "namespace": "kube-system", "labels": labels});
     let (udp, tcp) = (json!({"name": "dns", "port": 53, "protocol": "UDP"}), json!({"name": "dns-tcp", "port": 53, "protocol": "TCP"}));
@@ -32,14 +32,14 @@ pub async fn name_resolution(cp: &ControlPlane) {
     .await;
 }
 
-/// What answers at those addresses, until it is dropped.
+/// The servers at the probed addresses, until it is dropped.
 pub struct Reachable {
     _api_server: Process,
     name_server: Process,
 }
 
 impl Reachable {
-    /// The API server by its Service; the name resolution does not run yet, and nothing answers in the pod.
+    /// Starts the API server's Service; the name resolution does not run yet, and nothing answers in the pod.
     pub async fn new(cp: &ControlPlane, guest: &WineGuest, node: &str, pod: &str) -> Self {
         let service = api_server(cp).await;
         for address in [SERVER, DNS, &service, pod] {
@@ -71,14 +71,14 @@ async fn api_server(cp: &ControlPlane) -> String {
     text(&cp.get(SERVICES, "default/kubernetes").await.expect("the Service of the API server"), "/spec/clusterIP").to_owned()
 }
 
-/// Runs a program of this host in one of the guest's namespaces; what it says if it fails.
+/// Runs a program of this host in one of the guest's namespaces; the error is its output.
 fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) -> Result<(), String> {
     let pid = guest.pid().expect("the guest is on").to_string();
     let output = Command::new("nsenter").args(["--target", &pid, namespace, "--"]).args(words).output().expect("nsenter runs");
     if output.status.success() { Ok(()) } else { Err(format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr))) }
 }
 
-/// Waits for the pod of a node, makes its connections once, and says as the kubelet what came of them. False: not all were made.
+/// Waits for the pod of a node, makes its connections once, and reports the results as the kubelet would. False: some have failed.
 pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &str, address: &str) -> bool {
     if !guest.path(PROGRAM).exists() {
         guest.write(PROGRAM, &std::fs::read(&programs.agnhost).unwrap_or_else(|e| panic!("{}: {e}", programs.agnhost.display())));
@@ -90,7 +90,7 @@ pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, no
     })
     .await;
     let service = api_server(cp).await;
-    // One after the other, as the kubelet: what comes after one that failed does not begin.
+    // One after the other, as the kubelet: after a failure the next container does not start.
     let mut statuses: Vec<Value> = Vec::new();
     for container in pod["spec"]["initContainers"].as_array().expect("containers") {
         statuses.push(ended(guest, container, &service));
@@ -108,8 +108,8 @@ fn is_passed(status: &Value) -> bool {
     status["state"]["terminated"]["exitCode"] == 0
 }
 
-/// Starts what answers in the pod of a node, waits until it does, and until kube-proxy.exe leads a NodePort to its endpoint; says as the kubelets
-/// that both are so.
+/// Starts the server in the pod of a node, waits until it answers, and until kube-proxy.exe routes a NodePort to its endpoint; reports both as the
+/// kubelets would.
 pub async fn reached(cp: &ControlPlane, guest: &WineGuest, node: &str, endpoint: &str) {
     let name = format!("capw-windows/probe-{node}");
     let pod = cp.get(PODS, &name).await.expect("the pod");
@@ -141,7 +141,7 @@ pub async fn reached(cp: &ControlPlane, guest: &WineGuest, node: &str, endpoint:
     program.kill().and_then(|()| program.wait()).expect("agnhost ends");
 }
 
-/// The program of a container, with the variables that the kubelet gives to every pod in the place of their names.
+/// The command of a container. The kubelet's variables for every pod are replaced by their values.
 fn program(guest: &WineGuest, container: &Value, service: &str) -> Command {
     let words = container["args"].as_array().expect("arguments").iter().map(|word| word.as_str().expect("a text"));
     let words = words.map(|word| word.replace("$(KUBERNETES_SERVICE_HOST)", service).replace("$(KUBERNETES_SERVICE_PORT)", "443"));

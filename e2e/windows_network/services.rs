@@ -1,4 +1,4 @@
-//! Services of the cluster, and the load balancers that kube-proxy makes of them on a Windows node.
+//! Services of the cluster, and the load balancers that kube-proxy creates for them on a Windows node.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::world::{ControlPlane, Kind, text};
 
 const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
 
-/// A Service with an endpoint elsewhere in the cluster: its address.
+/// Creates a Service with an endpoint elsewhere in the cluster; returns its address.
 pub async fn service(cp: &ControlPlane) -> String {
     services(cp, &["web".to_owned()], true).await.remove(0)
 }
 
-/// Services with an endpoint elsewhere in the cluster, which is ready or not: their addresses.
+/// Creates Services with an endpoint elsewhere in the cluster, which is ready or not; returns their addresses.
 pub async fn services(cp: &ControlPlane, names: &[String], are_ready: bool) -> Vec<String> {
     let metadata = |name: &str, labels: Value| json!({"name": name, "namespace": "default", "labels": labels});
     let of_name = |name: &String| {

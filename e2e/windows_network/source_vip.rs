@@ -1,5 +1,5 @@
-//! Story *source VIP*: while pods come and go at random, until there is no address left, and kube-proxy is started again and again, its address stays
-//! its own. The addresses of both are given out by the real host-local.exe.
+//! Story *source VIP*: while pods come and go at random, until no address is left, and kube-proxy restarts repeatedly, its address stays
+//! reserved. The real host-local.exe assigns the addresses of both.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::world::{self, seed, step, text};
 
 const CALLS: usize = 1_000;
 const RESTARTS: usize = 10;
-/// Addresses of a /24 without those of network, gateway and broadcast, and without the source VIP.
+/// Addresses of a /24 except network, gateway, broadcast and the source VIP.
 const MOST_PODS: usize = 252;
 
 #[test]

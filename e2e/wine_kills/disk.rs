@@ -1,5 +1,5 @@
-//! What a plan has made of a Wine guest: every file of its drive, the registry values, services and everything else that the plan names.
-//! What differs between two machines by nature is written as the same word.
+//! The effects of a plan on a Wine guest: every file of its drive, the registry values, services and everything else that the plan names.
+//! Values that naturally differ between two machines are replaced by the same word.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::world::wine::WineGuest;
 
-/// Where programs keep data of their own, which no plan writes: Wine's Windows, logs, data of containerd, keys, the kubelet's notes.
+/// Directories where programs keep their own data, which no plan writes: Wine's Windows, logs, data of containerd, keys, the kubelet's notes.
 const OF_PROGRAMS: [&str; 8] = [
     "windows/",
     "users/",
@@ -22,10 +22,10 @@ const OF_PROGRAMS: [&str; 8] = [
     "var/lib/kubelet/device-plugins/",
     "var/lib/kubelet/pod",
 ];
-/// The seed's own words: its digests are those of files that name the machine. It is compared by its names.
+/// The seed's files: their digests depend on files that name the machine, so only the file names are compared.
 const SEED: &str = "ProgramData/capw/payload";
 
-/// What is there, by where it is. `own` are the names of the machine, with the word for each.
+/// The state of a guest, by place. `own` are the names of the machine, with the replacement for each.
 pub fn state(guest: &WineGuest, own: &[(String, &str)]) -> BTreeMap<String, String> {
     let same = |text: &str| own.iter().fold(text.to_owned(), |text, (name, word)| text.replace(name.as_str(), word));
     let mut all = BTreeMap::new();
@@ -67,7 +67,7 @@ pub fn state(guest: &WineGuest, own: &[(String, &str)]) -> BTreeMap<String, Stri
     all
 }
 
-/// What differs, in words.
+/// One text for each difference.
 pub fn differences(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
     let names: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
     let differ = names.into_iter().filter(|name| one.get(*name) != other.get(*name));

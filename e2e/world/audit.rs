@@ -1,4 +1,4 @@
-//! What was asked of an API server, by whom: its audit log. It must not judge.
+//! The requests to an API server, by client: its audit log. It must not judge.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 use super::client::text;
 use super::control_plane::ControlPlane;
 
-/// A place in the audit log.
+/// A position in the audit log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AuditMark(u64);
 
 /// One answered request; a watch counts when it begins.
 #[derive(Debug, Clone)]
 pub struct AuditEvent {
-    /// As `system:serviceaccount:NAMESPACE:NAME`.
+    /// In the form `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
-    /// The program, as it calls itself.
+    /// The program, by its own name.
     pub user_agent: String,
     /// `get list watch create update patch delete deletecollection`, or the HTTP method in lower case for other addresses.
     pub verb: String,
@@ -26,7 +26,7 @@ pub struct AuditEvent {
     pub resource: String,
     /// `status`, `scale`, `token`, ... or empty.
     pub subresource: String,
-    /// Empty for kinds without.
+    /// Empty for cluster-scoped kinds.
     pub namespace: String,
     /// Empty for lists, watches and generated names.
     pub name: String,
@@ -34,15 +34,15 @@ pub struct AuditEvent {
     pub code: u16,
     /// Address with query.
     pub uri: String,
-    /// Of the object that was answered; empty where the audit policy leaves answers out, as it does unless a story asks for them, and of
-    /// an object that went with this write: the answer to the removal of its last finalizer has the version of before.
+    /// Version of the object in the response; empty where the audit policy omits responses, as it does by default, and for an object
+    /// that this write deleted: the response to the removal of its last finalizer has the previous version.
     pub resource_version: String,
-    /// When the request came.
+    /// When the request was received.
     pub time: jiff::Timestamp,
 }
 
 impl AuditEvent {
-    /// Whether it could change something.
+    /// Whether the request could change something.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
@@ -52,7 +52,7 @@ impl AuditEvent {
         let own = |pointer: &str| text(&event, pointer).to_owned();
         let verb = own("/verb");
         let code = event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default();
-        // A watch that began well has been counted then.
+        // The event at the start of this watch was counted already.
         if verb == "watch" && text(&event, "/stage") == "ResponseComplete" && code == 200 {
             return None;
         }
@@ -73,30 +73,30 @@ impl AuditEvent {
     }
 }
 
-/// Whether nothing holds the answered object any more.
+/// Whether the object in the response was deleted, with no finalizer left.
 fn has_gone(event: &Value) -> bool {
     let finalizers = event.pointer("/responseObject/metadata/finalizers").and_then(Value::as_array);
     !text(event, "/responseObject/metadata/deletionTimestamp").is_empty() && finalizers.is_none_or(Vec::is_empty)
 }
 
-/// Length of the lines that are there as a whole: the last one may still be on its way.
+/// Length of the complete lines: the last line may still be incomplete.
 fn whole_lines(bytes: &[u8]) -> u64 {
     bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1)
 }
 
 impl ControlPlane {
-    /// Here and now, for [`ControlPlane::audit_since`].
+    /// The current position, for [`ControlPlane::audit_since`].
     pub fn audit_mark(&self) -> AuditMark {
-        // Not in the middle of a line that is on its way.
+        // At a line break: the last line may be incomplete.
         AuditMark(whole_lines(&std::fs::read(self.directory().join("audit.jsonl")).unwrap_or_default()))
     }
 
-    /// What has been asked and answered since a mark, oldest answer first.
+    /// The requests that were answered since a mark, oldest response first.
     pub fn audit_since(&self, mut mark: AuditMark) -> Vec<AuditEvent> {
         self.audit_next(&mut mark)
     }
 
-    /// The same, and moves the mark behind what it gives: called again and again, it gives every request once.
+    /// As [`ControlPlane::audit_since`], and advances the mark: repeated calls return every request once.
     pub fn audit_next(&self, mark: &mut AuditMark) -> Vec<AuditEvent> {
         let path = self.directory().join("audit.jsonl");
         let mut file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -108,7 +108,7 @@ impl ControlPlane {
         String::from_utf8_lossy(&bytes[..whole]).lines().filter_map(AuditEvent::parse).collect()
     }
 
-    /// Everything since the start.
+    /// All requests since the start.
     pub fn audit(&self) -> Vec<AuditEvent> {
         self.audit_since(AuditMark::default())
     }

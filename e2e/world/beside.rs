@@ -1,4 +1,4 @@
-//! What goes on beside a story: the part of a kubelet that it needs, or a look that is taken the whole time.
+//! Work beside a story: the part of a kubelet that the story needs, or continuous checks.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Time between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Does `round` again and again for as long as `story` lasts. Both are part of the same future: a panic in a round is one of the
+/// Repeats `round` while `story` runs. Both are part of the same future: a panic in a round is a panic of the
 /// story, and no round outlives it.
 pub async fn beside<T>(round: impl AsyncFn(), story: impl Future<Output = T>) -> T {
     let rounds = async {

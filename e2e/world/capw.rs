@@ -1,5 +1,5 @@
-//! The program under test: its definitions and rights installed as a user would, and `capw run` as a process with the rights of
-//! its own ServiceAccount. It must not give it any right or fact that a cluster would not.
+//! The program under test: its definitions and rights are installed as a user would, and `capw run` is a process with the rights of
+//! its own ServiceAccount. This module must not give it any right or fact that a cluster would not.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -23,29 +23,29 @@ use super::process::Process;
 use super::scratch::Scratch;
 use super::tools::{Tools, checkout};
 
-/// Where config/default puts it.
+/// The namespace of config/default.
 const NAMESPACE: &str = "capw-system";
 const SERVICE_ACCOUNT: &str = "capw-controller-manager";
-/// As the audit log names it.
+/// CAPW's user in the audit log.
 const USER: &str = "system:serviceaccount:capw-system:capw-controller-manager";
 
-/// A `capw run`. Dropped, it is killed.
+/// A `capw run` process. It is killed when dropped.
 pub struct Capw {
     process: Process,
     health: SocketAddr,
     diagnostics: SocketAddr,
     state: PathBuf,
-    // Its log lies there.
+    // Kept because the log is in this directory.
     _scratch: Arc<Scratch>,
 }
 
 impl Capw {
-    /// The user that the audit log names for it.
+    /// CAPW's user in the audit log.
     pub const USER: &str = USER;
 
-    /// Installs its definitions and rights, starts it and waits until it says that it is ready. `args` are more flags for
-    /// `capw run`; one that is given here replaces ours of the same name. The state of simulated hypervisors goes with the
-    /// control plane, unless `--simulated-state=DIR` says otherwise.
+    /// Installs definitions and rights, starts CAPW and waits until it is ready. `args` are more flags for
+    /// `capw run`; a flag in `args` replaces ours of the same name. The state of simulated hypervisors is deleted with the
+    /// control plane, unless `--simulated-state=DIR` is given.
     pub async fn start(cp: &ControlPlane, args: &[&str]) -> Self {
         if !cp.has_capw() {
             Self::install(cp).await;
@@ -59,12 +59,12 @@ impl Capw {
         panic!("capw found its ports taken three times");
     }
 
-    /// Installs `config/default`, all but what runs in pods: nothing here runs pods.
+    /// Installs `config/default`, except the objects that run in pods: nothing here runs pods.
     pub(super) async fn install(cp: &ControlPlane) {
         manifests::apply_all(&cp.client(), INSTALLED.get_or_init(installed).await.clone()).await;
     }
 
-    /// Everything but the start: a second process beside the first, or one that is started later.
+    /// Prepares CAPW without starting it: a second process beside the first, or one that is started later.
     pub async fn prepare(cp: &ControlPlane, args: &[&str]) -> Self {
         Self::prepare_in(cp, NAMESPACE, args).await
     }
@@ -92,7 +92,7 @@ impl Capw {
             ("--diagnostics-address", format!("127.0.0.1:{diagnostics}")),
             ("--leader-elect", "false".to_owned()),
             ("--insecure-diagnostics", "true".to_owned()),
-            // The stories keep their objects there.
+            // The stories keep their objects in this namespace.
             ("--own-cluster-namespaces", "default".to_owned()),
         ];
         let flags = ours.iter().filter(|(flag, _)| given(flag).is_none()).map(|(flag, value)| format!("{flag}={value}"));
@@ -108,12 +108,12 @@ impl Capw {
         }
     }
 
-    /// The same, of another release. Say so before it is started.
+    /// Uses the program of another release. Call this before the start.
     pub fn program(self, program: &Path) -> Self {
         Self { process: self.process.program(program), ..self }
     }
 
-    /// The same, by a faulty way to the management cluster. Say so before it is started.
+    /// Uses a faulty way to the management cluster. Call this before the start.
     pub async fn by(self, cp: &ControlPlane, way: &FaultyWay) -> Self {
         let direct = cp.kubeconfig_for(NAMESPACE, SERVICE_ACCOUNT).await;
         let direct = std::fs::read_to_string(&direct).unwrap_or_else(|e| panic!("{}: {e}", direct.display()));
@@ -121,18 +121,18 @@ impl Capw {
         Self { process: self.process.env("KUBECONFIG", kubeconfig), ..self }
     }
 
-    /// A process for the guests of its simulated VMs, for when it was told `--simulated-guests=false`. Not started yet.
+    /// A process for the guests of the simulated VMs, for a CAPW with `--simulated-guests=false`. Not started yet.
     pub fn guests(&self, cp: &ControlPlane) -> Process {
         let state = format!("--simulated-state={}", self.state.display());
         Process::new(&cp.next_name("guests"), &program(), cp.directory()).args(["guests".to_owned(), state])
     }
 
-    /// Starts it, if it does not run, and waits for readiness.
+    /// Starts CAPW, if it does not run, and waits for readiness.
     pub async fn start_again(&self) {
         assert!(self.is_ready_on_its_port().await, "capw's port was taken by another program");
     }
 
-    /// Starts it again whenever it has lost its lease, as its Deployment does: a machine without time to spare may not renew it for ten seconds.
+    /// Restarts CAPW whenever it has lost its lease, as its Deployment does: on an overloaded machine it may not renew the lease for ten seconds.
     pub async fn keep_leading(&self) -> Infallible {
         loop {
             if !self.process.is_running() {
@@ -144,7 +144,7 @@ impl Capw {
         }
     }
 
-    /// `false` if a stranger took its port.
+    /// Starts CAPW; `false` if another program took its port.
     async fn is_ready_on_its_port(&self) -> bool {
         self.process.start();
         wait_for("capw answers /readyz", Duration::from_secs(120), || async {
@@ -160,12 +160,12 @@ impl Capw {
         .await
     }
 
-    /// Runs `capw diagnose` with all rights: exit code, standard output, standard error.
+    /// Runs `capw diagnose` with all rights; returns exit code, standard output, standard error.
     pub async fn diagnose(&self, cp: &ControlPlane, arguments: &[&str]) -> (i32, String, String) {
         self.ask(cp, &[&["diagnose"], arguments].concat()).await
     }
 
-    /// Runs `capw` with all rights, as a person does: exit code, standard output, standard error.
+    /// Runs `capw` with all rights, as a person does; returns exit code, standard output, standard error.
     pub async fn ask(&self, cp: &ControlPlane, arguments: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(program());
         command.args(arguments).env("KUBECONFIG", cp.kubeconfig()).env_remove("KUBERNETES_SERVICE_HOST").kill_on_drop(true);
@@ -174,23 +174,23 @@ impl Capw {
         (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
     }
 
-    /// SIGKILL: it gets no chance to finish anything.
+    /// Sends SIGKILL: CAPW gets no chance to finish anything.
     pub fn kill(&self) {
         self.process.kill();
     }
 
-    /// SIGTERM, and waits for its end, at most 30 s.
+    /// Sends SIGTERM, and waits for the end, at most 30 s.
     pub fn stop(&self) -> Option<ExitStatus> {
         self.process.stop(Duration::from_secs(30))
     }
 
-    /// SIGKILL and a new start.
+    /// Sends SIGKILL and starts CAPW again.
     pub async fn restart(&self) {
         self.kill();
         self.start_again().await;
     }
 
-    /// Its metrics, in the text format of Prometheus.
+    /// CAPW's metrics, in the text format of Prometheus.
     pub fn metrics(&self) -> String {
         match http_get(self.diagnostics, "/metrics") {
             Ok((200, body)) => body,
@@ -207,27 +207,27 @@ impl Capw {
         series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
-    /// Answer of its health server: code and body. `path` is `/livez` or `/readyz`.
+    /// The response of the health server: code and body. `path` is `/livez` or `/readyz`.
     pub fn health(&self, path: &str) -> std::io::Result<(u16, String)> {
         http_get(self.health, path)
     }
 
-    /// Everything it has logged so far, from all its starts.
+    /// CAPW's whole log so far, from all its starts.
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// Where simulated hypervisors keep their state.
+    /// The directory with the state of simulated hypervisors.
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Where its metrics are.
+    /// The address of the metrics.
     pub fn diagnostics(&self) -> SocketAddr {
         self.diagnostics
     }
 
-    /// The process itself: whether it runs, its memory.
+    /// The process itself, e.g. for whether it runs and its memory.
     pub fn process(&self) -> &Process {
         &self.process
     }
@@ -263,7 +263,7 @@ pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The program built with this one: tests and benchmarks are told its path, an example has it one directory above its own.
+/// The program built with this one: tests and benchmarks get its path from cargo, an example finds it one directory above its own.
 pub fn program() -> PathBuf {
     let path = match option_env!("CARGO_BIN_EXE_capw") {
         Some(path) => PathBuf::from(path),
@@ -276,7 +276,7 @@ pub fn program() -> PathBuf {
     path
 }
 
-/// A GET over HTTP/1.0: what a probe does, without a client library. Gives code and body.
+/// A GET over HTTP/1.0, as a probe does, without a client library. Returns code and body.
 pub fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
     let limit = Duration::from_secs(5).mul_f64(stretch());
     let mut stream = TcpStream::connect_timeout(&address, limit)?;

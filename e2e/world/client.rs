@@ -1,5 +1,5 @@
-//! Looking into and acting on a control plane: objects as JSON, kubectl, kubeconfigs. It must not know
-//! what is expected.
+//! Reads from and writes to a control plane: objects as JSON, kubectl, kubeconfigs. It must not know the
+//! expected results.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -27,7 +27,7 @@ use super::tools::Tools;
 pub struct Kind {
     /// `GROUP/VERSION`, or `v1`.
     pub api_version: &'static str,
-    /// As in the address of a request.
+    /// The plural in the URL of a request.
     pub plural: &'static str,
 }
 
@@ -85,17 +85,17 @@ impl Kind {
     }
 }
 
-/// A client for a kubeconfig's text.
+/// A client for a kubeconfig in text form.
 pub(super) async fn client_of(kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
 }
 
-/// So long a server, or a webhook that it asks, may be late on a busy machine.
+/// How long a server, or a webhook that it calls, may be late on a busy machine.
 const BUSY: Duration = Duration::from_secs(60);
 
-/// Whether the server, or a webhook that it asks, was late: the same request may be answered the next time.
+/// Whether the server, or a webhook that it calls, was late: a retry of the request may succeed.
 fn is_late(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code >= 500 || status.code == 429,
@@ -104,7 +104,7 @@ fn is_late(error: &kube::Error) -> bool {
     }
 }
 
-/// The same, by what kubectl says.
+/// Whether the server or a webhook was late, by kubectl's output.
 fn is_late_to_kubectl(said: &str) -> bool {
     const WORDS: [&str; 10] = [
         "failed calling webhook",
@@ -121,7 +121,7 @@ fn is_late_to_kubectl(said: &str) -> bool {
     WORDS.iter().any(|words| said.contains(words))
 }
 
-/// Writes what may be written twice, again while the server is late. Gives its refusal.
+/// Runs an idempotent write, and retries it while the server is late. Returns a refusal as the error.
 pub(super) async fn write<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> Result<T, kube::Error> {
     wait_for(what, BUSY, || async {
         match ask().await {
@@ -132,7 +132,7 @@ pub(super) async fn write<T, F: Future<Output = Result<T, kube::Error>>>(what: &
     .await
 }
 
-/// Reads, again if the server is late. Panics if it refuses.
+/// Reads, with retries while the server is late. Panics if the server refuses.
 async fn read<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> T {
     wait_for(what, BUSY, || async {
         match ask().await {
@@ -144,7 +144,7 @@ async fn read<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: im
 }
 
 impl ControlPlane {
-    /// The objects of a kind; `namespace` is `None` for all namespaces and for kinds without.
+    /// The API of a kind; `namespace` is `None` for all namespaces and for cluster-scoped kinds.
     pub fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client(), namespace, &kind.resource()),
@@ -159,8 +159,8 @@ impl ControlPlane {
         }
     }
 
-    /// One object as JSON, `None` if there is none. `name` is `NAMESPACE/NAME`, or `NAME` for kinds without namespace.
-    /// Anything but "not found" panics.
+    /// One object as JSON, `None` if it does not exist. `name` is `NAMESPACE/NAME`, or `NAME` for cluster-scoped kinds.
+    /// Any error except "not found" panics.
     pub async fn get(&self, kind: Kind, name: &str) -> Option<Value> {
         let (api, short) = self.named(kind, name);
         let object = read(&format!("get {} {name}", kind.plural), || api.get_opt(short)).await;
@@ -174,7 +174,7 @@ impl ControlPlane {
         list.items.iter().map(|object| serde_json::to_value(object).expect("an object is JSON")).collect()
     }
 
-    /// Looks at an object until `found` gives a value. Panics at the deadline with `what` and the object's status, or its absence.
+    /// Polls an object until `found` gives a value. Panics at the deadline with `what` and the object's status, or its absence.
     pub async fn wait_object<T>(&self, kind: Kind, name: &str, what: &str, deadline: Duration, found: impl Fn(&Value) -> Option<T>) -> T {
         wait_for(&format!("{} {name}: {what}", kind.plural), deadline, || async {
             let object = self.get(kind, name).await.ok_or("there is none")?;
@@ -183,14 +183,14 @@ impl ControlPlane {
         .await
     }
 
-    /// Waits until a condition of an object has this status; gives the condition.
+    /// Waits until a condition of an object has this status; returns the condition.
     pub async fn wait_condition(&self, kind: Kind, name: &str, condition: &str, status: &str, deadline: Duration) -> Value {
         let what = format!("condition {condition}={status}");
         let found = |object: &Value| super::condition(object, condition).filter(|found| found["status"] == status).cloned();
         self.wait_object(kind, name, &what, deadline, found).await
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object is deleted.
     pub async fn wait_gone(&self, kind: Kind, name: &str, deadline: Duration) {
         wait_for(&format!("{} {name} is gone", kind.plural), deadline, || async {
             match self.get(kind, name).await {
@@ -209,7 +209,7 @@ impl ControlPlane {
         events.iter().map(|event| format!("{} {}: {}", text(event, "/type"), text(event, "/reason"), text(event, "/message"))).collect()
     }
 
-    /// Merges JSON into an object and gives the result.
+    /// Merges JSON into an object and returns the result.
     pub async fn patch(&self, kind: Kind, name: &str, change: &Value) -> Result<Value, kube::Error> {
         let (api, short) = self.named(kind, name);
         let (params, patch) = (PatchParams::default(), Patch::Merge(change));
@@ -224,7 +224,7 @@ impl ControlPlane {
         write(&format!("patch the status of {} {name}", kind.plural), || api.patch_status(short, &params, &patch)).await.map(drop)
     }
 
-    /// Asks for an object's deletion; fine if there is none. Does not wait for finalizers.
+    /// Requests an object's deletion; succeeds if it does not exist. Does not wait for finalizers.
     pub async fn delete(&self, kind: Kind, name: &str) {
         let (api, short) = self.named(kind, name);
         let params = DeleteParams::default();
@@ -235,7 +235,7 @@ impl ControlPlane {
         }
     }
 
-    /// Creates an object for show: everything is checked, unknown fields and webhooks included, and nothing is kept.
+    /// Creates an object as a dry run: everything is checked, unknown fields and webhooks included, and nothing is stored.
     pub async fn dry_run(&self, kind: Kind, object: &Value) -> Result<(), kube::Error> {
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
         let address = format!("{}?dryRun=All&fieldValidation=Strict", self.api(kind, namespace).resource_url());
@@ -244,7 +244,7 @@ impl ControlPlane {
         write(&format!("dry run of {}", kind.plural), || async { self.client().request::<Value>(request()).await.map(drop) }).await
     }
 
-    /// Merges JSON into an object for show, checked like [`ControlPlane::dry_run`].
+    /// Merges JSON into an object as a dry run, checked like [`ControlPlane::dry_run`].
     pub async fn dry_run_patch(&self, kind: Kind, name: &str, change: &Value) -> Result<(), kube::Error> {
         let (api, short) = self.named(kind, name);
         let params = PatchParams { dry_run: true, field_validation: Some(ValidationDirective::Strict), ..PatchParams::default() };
@@ -252,29 +252,29 @@ impl ControlPlane {
         write(&format!("dry run of a patch of {} {name}", kind.plural), || api.patch(short, &params, &patch)).await.map(drop)
     }
 
-    /// Applies YAML with all rights, as kubectl would, at a tenth of its price. Panics if anything in it is refused.
+    /// Applies YAML with all rights, as kubectl would, at a tenth of its cost. Panics if anything in it is refused.
     pub async fn apply(&self, yaml: &str) {
         self.apply_objects(&manifests::documents(yaml)).await;
     }
 
-    /// The same for objects as JSON.
+    /// Applies objects as JSON, like [`ControlPlane::apply`].
     pub async fn apply_objects(&self, objects: &[Value]) {
         manifests::apply_as_kubectl(&self.client(), objects).await.unwrap_or_else(|error| panic!("apply {error}"));
     }
 
-    /// Applies YAML by kubectl (server-side, conflicts forced); gives what it said, also as the error.
+    /// Applies YAML with kubectl (server-side, conflicts forced); returns its output, also as the error.
     pub async fn try_apply(&self, yaml: &str) -> Result<String, String> {
-        // kubectl takes what begins with { for JSON, even if more documents follow.
+        // kubectl treats text that begins with { as JSON, even if more documents follow.
         let yaml = format!("---\n{yaml}");
         self.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], Some(&yaml)).await
     }
 
-    /// Runs kubectl with all rights and gives its standard output. Panics with its standard error if it fails.
+    /// Runs kubectl with all rights and returns its standard output. Panics with its standard error if it fails.
     pub async fn kubectl(&self, args: &[&str]) -> String {
         self.try_kubectl(args).await.unwrap_or_else(|said| panic!("kubectl {}: {said}", args.join(" ")))
     }
 
-    /// Runs kubectl with all rights: its standard output, or its standard error if it fails.
+    /// Runs kubectl with all rights; returns its standard output, or its standard error if it fails.
     pub async fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
         self.kubectl_with(args, None).await
     }
@@ -283,7 +283,7 @@ impl ControlPlane {
         wait_for(&format!("kubectl {}", args.join(" ")), BUSY, || async {
             let mut command = Command::new(&Tools::ensure().kubectl);
             command.args(args).env("KUBECONFIG", self.kubeconfig());
-            // What it remembers of a server it files under the address, and ports come again.
+            // kubectl caches data about a server under its address, and ports are reused.
             command.env("KUBECACHEDIR", self.directory().join("kubectl")).current_dir(super::tools::checkout());
             match output(command, input).await {
                 Err(said) if is_late_to_kubectl(&said) => Err(said),
@@ -298,7 +298,7 @@ impl ControlPlane {
         self.may_in(user, verb, kind, None).await
     }
 
-    /// The same for a part of such objects, as `status`.
+    /// As [`ControlPlane::may`] for a subresource, e.g. `status`.
     pub async fn may_in(&self, user: &str, verb: &str, kind: Kind, subresource: Option<&str>) -> bool {
         let what = ResourceAttributes {
             group: Some(kind.resource().group),
@@ -320,7 +320,7 @@ impl ControlPlane {
         admin.clusters.into_iter().find_map(|named| named.cluster?.server).expect("a kubeconfig names a server")
     }
 
-    /// A kubeconfig file with a token of a ServiceAccount, good for a day.
+    /// A kubeconfig file with a token of a ServiceAccount, valid for a day.
     pub async fn kubeconfig_for(&self, namespace: &str, service_account: &str) -> PathBuf {
         let token = self.token_for(namespace, service_account).await;
         let admin = std::fs::read_to_string(self.kubeconfig()).expect("the administrator's kubeconfig");
@@ -328,7 +328,7 @@ impl ControlPlane {
         self.scratch().write(&format!("kube/{namespace}.{service_account}.conf"), text)
     }
 
-    /// A token of a ServiceAccount, good for a day.
+    /// A token of a ServiceAccount, valid for a day.
     pub async fn token_for(&self, namespace: &str, service_account: &str) -> String {
         let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..Default::default() };
@@ -339,7 +339,7 @@ impl ControlPlane {
     }
 }
 
-/// Runs a program to its end: its standard output, or its standard error if it fails.
+/// Runs a program to its end; returns its standard output, or its standard error if it fails.
 pub async fn output(mut command: Command, input: Option<&str>) -> Result<String, String> {
     let mut child = command
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
@@ -351,7 +351,7 @@ pub async fn output(mut command: Command, input: Option<&str>) -> Result<String,
     let pipe = child.stdin.take();
     let feed = async {
         if let (Some(mut pipe), Some(input)) = (pipe, input) {
-            // A program that does not read to the end says why by itself.
+            // A program that does not read all input reports the reason itself.
             let _ = pipe.write_all(input.as_bytes()).await;
         }
     };
@@ -361,7 +361,7 @@ pub async fn output(mut command: Command, input: Option<&str>) -> Result<String,
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(format!("{}{}", text(&output.stderr), text(&output.stdout))) }
 }
 
-/// What stands at a JSON pointer, as a text; empty if nothing or something else is there.
+/// The text at a JSON pointer; empty if there is none.
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! cloudbase-init's own Python code, run by `e2e/tools/cloudbase/judge.py` on what a machine is given. It must not judge.
+//! cloudbase-init's own Python code, run by `e2e/tools/cloudbase/judge.py` on the data of a machine. It must not judge.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::tools::checkout;
 
-/// The program that runs it.
+/// The Python program.
 pub struct CloudbaseInit {
     python: PathBuf,
 }
 
 impl CloudbaseInit {
-    /// Installs it once into the cache. What is missing for that is said in words, and the caller leaves out what it wanted.
+    /// Installs cloudbase-init once into the cache. `None`, with the missing parts printed: the caller skips its test.
     pub fn ensure() -> Option<&'static Self> {
         static FOUND: OnceLock<Option<CloudbaseInit>> = OnceLock::new();
         let found = FOUND.get_or_init(|| match Self::install() {
@@ -39,7 +39,7 @@ impl CloudbaseInit {
         Ok(PathBuf::from(String::from_utf8_lossy(&done.stdout).trim()))
     }
 
-    /// What it says with that configuration and those arguments of `judge.py`.
+    /// The result of `judge.py` with that configuration and those arguments.
     pub fn judge(&self, configuration: &Path, arguments: &[&str]) -> Value {
         let script = checkout().join("e2e/tools/cloudbase/judge.py");
         let mut command = Command::new(&self.python);

@@ -1,4 +1,4 @@
-//! clusterctl with a local repository: Cluster API core as published, and our three providers as config/clusterctl makes them.
+//! clusterctl with a local repository: Cluster API core as published, and our three providers as config/clusterctl renders them.
 //! It must not reach the network.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::client::output;
 use super::control_plane::ControlPlane;
 use super::tools::{Tools, checkout};
 
-/// Our providers: the folder below config/clusterctl, the label and the type that clusterctl knows, the file it asks for.
+/// Our providers: the folder below config/clusterctl, the label and the type in clusterctl, the file that it requests.
 const PROVIDERS: [(&str, &str, &str, &str); 3] = [
     ("infrastructure", "infrastructure-windows", "InfrastructureProvider", "infrastructure-components.yaml"),
     ("bootstrap", "bootstrap-windows", "BootstrapProvider", "bootstrap-components.yaml"),
@@ -18,12 +18,12 @@ const PROVIDERS: [(&str, &str, &str, &str); 3] = [
 ];
 
 impl ControlPlane {
-    /// Runs clusterctl and gives its standard output. Panics with what it said if it fails.
+    /// Runs clusterctl and returns its standard output. Panics with its output if it fails.
     pub async fn clusterctl(&self, args: &[&str]) -> String {
         self.try_clusterctl(args).await.unwrap_or_else(|said| panic!("clusterctl {}: {said}", args.join(" ")))
     }
 
-    /// Runs clusterctl: its standard output, or everything it said if it fails.
+    /// Runs clusterctl; returns its standard output, or its whole output if it fails.
     pub async fn try_clusterctl(&self, args: &[&str]) -> Result<String, String> {
         let home = self.clusterctl_home().await;
         let mut command = Command::new(&Tools::ensure().clusterctl);
@@ -31,7 +31,7 @@ impl ControlPlane {
         output(command, None).await
     }
 
-    /// Where its configuration and its repository are. They are made on first use.
+    /// The directory of clusterctl's configuration and repository. They are created on first use.
     pub async fn clusterctl_home(&self) -> PathBuf {
         let home = self.directory().join("clusterctl");
         if !home.exists() {
@@ -40,23 +40,23 @@ impl ControlPlane {
         home
     }
 
-    /// What clusterctl, the program or the library, has to be told for it to use them and nothing else.
+    /// The variables with which clusterctl, the program or the library, uses only this directory.
     pub fn clusterctl_environment(home: &Path) -> [(&'static str, PathBuf); 4] {
         [
             ("XDG_CONFIG_HOME", home.to_owned()),
             ("XDG_CACHE_HOME", home.join("cache")),
             ("CLUSTERCTL_DISABLE_VERSIONCHECK", "true".into()),
-            // It looks for newer versions of itself and of providers there.
+            // clusterctl would look for newer versions of itself and of providers there.
             ("GOPROXY", "off".into()),
         ]
     }
 
-    /// Adds another release of ours, from its checkout.
+    /// Adds another release of CAPW, from its checkout.
     pub async fn add_release(&self, version: &str, checkout: &Path) {
         place_release(&self.clusterctl_home().await.join("repository"), version, checkout).await;
     }
 
-    /// Adds a flavor: the template that we ship, with these documents, which stand for those of the same kind in it.
+    /// Adds a flavor: the template that we ship, in which these documents replace those of the same kind.
     pub async fn add_flavor(&self, name: &str, documents: &str) {
         let shipped = read(&checkout().join("config/clusterctl/templates/cluster-template.yaml"));
         let kind = |document: &str| document.lines().find_map(|line| line.strip_prefix("kind: ").map(str::to_owned));
@@ -66,7 +66,7 @@ impl ControlPlane {
         place(&to, &format!("cluster-template-{name}.yaml"), &template.join("\n---\n"));
     }
 
-    /// The layout is clusterctl's: LABEL/VERSION/FILE.
+    /// Writes the repository in clusterctl's layout: LABEL/VERSION/FILE.
     async fn write_repository(&self, home: &Path) {
         let tools = Tools::ensure();
         let repository = home.join("repository");
@@ -91,7 +91,7 @@ impl ControlPlane {
     }
 }
 
-/// A release of ours, from its checkout.
+/// Writes a release of CAPW, from its checkout.
 async fn place_release(repository: &Path, version: &str, checkout: &Path) {
     let ours = checkout.join("config/clusterctl");
     for (folder, label, _, components) in PROVIDERS {
@@ -99,7 +99,7 @@ async fn place_release(repository: &Path, version: &str, checkout: &Path) {
         let made = kustomize(ours.join(folder).to_str().expect("a path in UTF-8")).await;
         place(&to, components, &made);
         place(&to, "metadata.yaml", &read(&checkout.join("metadata.yaml")));
-        // Cluster templates and ClusterClasses are looked for beside the infrastructure provider.
+        // clusterctl looks for cluster templates and ClusterClasses beside the infrastructure provider.
         if folder == "infrastructure" {
             for file in files(&ours.join("templates"), "yaml") {
                 place(&to, file.file_name().and_then(|name| name.to_str()).unwrap_or_default(), &read(&file));

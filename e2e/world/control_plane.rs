@@ -1,4 +1,4 @@
-//! One Kubernetes control plane on this machine. It must not share anything with another one but the programs.
+//! One Kubernetes control plane on this machine. It must share only the programs with another one.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,20 +21,20 @@ use super::servers::{AUDIT_POLICY, Servers};
 use super::tools::Tools;
 use super::{core, pki};
 
-/// What a control plane consists of. The default: Cluster API core and what CAPW installs, no scheduler.
+/// The parts of a control plane. The default: Cluster API core and CAPW's definitions, no scheduler.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Starts of its directory's name; shown in messages.
+    /// The prefix of its directory's name; shown in messages.
     pub name: String,
-    /// Where the API server listens. VMs do not reach the loopback address.
+    /// The address of the API server. VMs do not reach the loopback address.
     pub address: IpAddr,
-    /// Runs Cluster API core.
+    /// Whether to run Cluster API core.
     pub core: bool,
-    /// Has the definitions and rights of `config/default`.
+    /// Whether to install the definitions and rights of `config/default`.
     pub capw: bool,
-    /// Runs kube-scheduler.
+    /// Whether to run kube-scheduler.
     pub scheduler: bool,
-    /// More flags for kube-apiserver; a flag given here wins over ours.
+    /// More flags for kube-apiserver, which override ours.
     pub api_server: Vec<String>,
     /// More flags for kube-controller-manager.
     pub controller_manager: Vec<String>,
@@ -48,35 +48,35 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Kubernetes alone: a workload cluster, or one where clusterctl installs Cluster API.
+    /// Options for Kubernetes alone: a workload cluster, or a cluster where clusterctl installs Cluster API.
     pub fn plain() -> Self {
         Self { core: false, capw: false, ..Self::default() }
     }
 
-    /// With Cluster API core, without what CAPW installs.
+    /// Options with Cluster API core, without CAPW's definitions.
     pub fn cluster_api() -> Self {
         Self { capw: false, ..Self::default() }
     }
 
-    /// With what CAPW installs, without Cluster API core.
+    /// Options with CAPW's definitions, without Cluster API core.
     pub fn standalone() -> Self {
         Self { core: false, ..Self::default() }
     }
 
-    /// With another name.
+    /// The options with another name.
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 }
 
-/// What `kubeadm join` finds a cluster by.
+/// The ConfigMap by which `kubeadm join` finds a cluster.
 const CLUSTER_INFO: &str = "kube-public/cluster-info";
-/// What it makes of the cluster.
+/// The ConfigMap with kubeadm's settings of the cluster.
 const KUBEADM_CONFIG: &str = "kube-system/kubeadm-config";
 
-/// A running control plane. Dropped, its processes end and its files go.
+/// A running control plane. When dropped, its processes end and its files are removed.
 pub struct ControlPlane {
-    // Fields are dropped from first to last: what uses the API server ends before it, the files go last.
+    // Fields are dropped from first to last: clients of the API server end before it, the files are removed last.
     core: Mutex<Option<Arc<Process>>>,
     servers: Option<Servers>,
     client: Client,
@@ -86,11 +86,11 @@ pub struct ControlPlane {
     scratch: Arc<Scratch>,
 }
 
-/// How far a process has come that is not known to be ready.
+/// The state of a process that may not be ready yet.
 pub(super) enum Ready {
-    /// It runs.
+    /// The process runs.
     Starting,
-    /// It ended because a stranger took its port.
+    /// The process ended because another program took its port.
     PortTaken,
 }
 
@@ -108,8 +108,8 @@ impl Ready {
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it can be used: the API server answers, bootstrap tokens work, core's webhooks answer. It is a copy of one
-    /// that a test of this run has kept, if there is one.
+    /// Starts a control plane and waits until it is usable: the API server answers, bootstrap tokens work, core's webhooks answer. It is a copy
+    /// of one that a test of this run has kept, if there is one.
     pub async fn start(options: Options) -> Self {
         let start = Instant::now();
         let kept = Kept::take(&options).await;
@@ -124,7 +124,7 @@ impl ControlPlane {
         panic!("a control plane's ports were taken by others three times");
     }
 
-    /// Copies what is kept, or keeps what it has made. `None` if a port was taken.
+    /// Starts from the kept control plane, or keeps the new one. `None` if a port was taken.
     async fn begin(options: &Options, kept: Option<&Kept>) -> Option<Self> {
         let is_copy = kept.is_some_and(Kept::is_there);
         let cp = Self::attempt(options, kept.filter(|_| is_copy)).await?;
@@ -148,12 +148,12 @@ impl ControlPlane {
         Some(cp)
     }
 
-    /// A cluster that is there already, by its kubeconfig file and current context. Nothing of it is started, stopped or audited;
-    /// what belongs to the story (logs, kubeconfigs, `capw`) is kept apart and goes as always.
+    /// An existing cluster, by its kubeconfig file and current context. This module does not start, stop or audit any part of it;
+    /// the story's own files and processes (logs, kubeconfigs, `capw`) are kept apart and removed as always.
     pub async fn existing(kubeconfig: &Path) -> Self {
         let scratch = Arc::new(Scratch::new("existing"));
         let mut view = Command::new(&Tools::ensure().kubectl);
-        // Flattened, because certificates may be given by paths relative to the file.
+        // Flattened, because certificates may be paths relative to the file.
         view.args(["config", "view", "--raw", "--minify", "--flatten"]).env("KUBECONFIG", kubeconfig);
         let text = output(view, None).await.unwrap_or_else(|said| panic!("{}: {said}", kubeconfig.display()));
         let client = client_of(&text).await;
@@ -161,7 +161,7 @@ impl ControlPlane {
         Self { core: Mutex::new(None), servers: None, client, kubeconfig, has_capw: false, beside: AtomicUsize::new(0), scratch }
     }
 
-    /// `None` if a port was taken between choosing and using it.
+    /// Starts the servers. `None` if a port was taken between choosing and using it.
     async fn attempt(options: &Options, kept: Option<&Kept>) -> Option<Self> {
         let scratch = Arc::new(Scratch::new(&options.name));
         kept.inspect(|kept| kept.restore(scratch.path()));
@@ -212,8 +212,8 @@ impl ControlPlane {
         !self.signatures().await.is_empty()
     }
 
-    /// Has what `kubeadm join` reads of a copy name its port, and takes the signatures of cluster-info away, so that one shows that the
-    /// controller manager works.
+    /// Updates the port in the ConfigMaps that `kubeadm join` reads in a copy, and removes the signatures of cluster-info, so that a new one shows
+    /// that the controller manager works.
     async fn complete(&self, moved: &pki::Move) {
         let mut info: serde_json::Map<String, Value> = self.signatures().await.into_iter().map(|key| (key, Value::Null)).collect();
         info.insert("kubeconfig".to_owned(), json!(self.moved(CLUSTER_INFO, "/data/kubeconfig", moved).await));
@@ -228,7 +228,7 @@ impl ControlPlane {
         moved.text(text(&object, field))
     }
 
-    /// The keys of cluster-info's signatures.
+    /// The keys of cluster-info with signatures.
     async fn signatures(&self) -> Vec<String> {
         let info = self.get(Kind::CONFIG_MAP, CLUSTER_INFO).await.unwrap_or_default();
         let keys = info["data"].as_object().into_iter().flatten().map(|(key, _)| key.clone());
@@ -247,12 +247,12 @@ impl ControlPlane {
         core.clone().expect("Cluster API core was started: Options::core or start_core")
     }
 
-    /// kube-apiserver, to stop it, freeze it and start it again on its port.
+    /// kube-apiserver, for stopping, freezing and starting it again on its port.
     pub fn api_server(&self) -> &Process {
         &self.servers().api_server
     }
 
-    /// The API server's.
+    /// The port of the API server.
     pub fn port(&self) -> u16 {
         self.servers().port
     }
@@ -266,7 +266,7 @@ impl ControlPlane {
         self.servers.as_ref().expect("a control plane that was started here, not an existing one")
     }
 
-    /// Whether it has been started with what CAPW installs.
+    /// Whether it was started with CAPW's definitions.
     pub(super) fn has_capw(&self) -> bool {
         self.has_capw
     }
@@ -281,12 +281,12 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// The directory with everything that belongs to this control plane; gone when it is dropped.
+    /// The directory with all files of this control plane; removed when it is dropped.
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Runs kubeadm against this control plane and gives what it printed.
+    /// Runs kubeadm against this control plane and returns its output.
     pub async fn kubeadm(&self, args: &[&str]) -> String {
         let kubeconfig = self.kubeconfig.to_str().expect("a path in UTF-8");
         pki::kubeadm(&self.scratch, &[args, &["--kubeconfig", kubeconfig]].concat()).await
@@ -296,7 +296,7 @@ impl ControlPlane {
         &self.scratch
     }
 
-    /// A name for one more thing of its kind beside this control plane: `capw`, `capw-2`, ...
+    /// A name for the next process of a kind beside this control plane: `capw`, `capw-2`, ...
     pub(super) fn next_name(&self, kind: &str) -> String {
         match self.beside.fetch_add(1, Ordering::Relaxed) {
             0 => kind.to_owned(),

@@ -1,5 +1,5 @@
-//! Cluster API core as a process: its webhooks by address instead of by Service, its rights those of its own ServiceAccount, so
-//! that what a provider forgets to grant fails here as it would in a cluster.
+//! Cluster API core as a process: its webhooks by address instead of by Service, its rights from its own ServiceAccount, so
+//! that a right which a provider forgets to grant fails here as it would in a cluster.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::{manifests, pki};
 const NAMESPACE: &str = "capi-system";
 
 /// Read once for all stories of this program: it is a megabyte of YAML. More than half of it is descriptions, which the API server
-/// would publish again with each definition that follows.
+/// would publish again with each definition that follows. So the descriptions are removed.
 static MANIFESTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let text = std::fs::read_to_string(&Tools::ensure().capi_core_manifests).expect("build.sh made capi-core.yaml");
     let mut objects = manifests::documents(&text);
@@ -32,14 +32,14 @@ fn is_definition(object: &Value) -> bool {
     object["kind"] == "CustomResourceDefinition"
 }
 
-/// No story speaks the older versions, which the API server would check and publish again and again. With one there is nothing to convert.
+/// Keeps one version: no story uses the older ones, which the API server would check and publish each time. One version needs no conversion.
 fn only_stored_version(definition: &mut Value) {
     let versions = definition["spec"]["versions"].as_array_mut().expect("a definition has versions");
     versions.retain(|version| version["storage"] == true);
     definition["spec"]["conversion"] = json!({"strategy": "None"});
 }
 
-/// A field of that name is an object, and stays.
+/// Removes descriptions. A field with the name `description` is an object, and stays.
 fn without_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -51,7 +51,7 @@ fn without_descriptions(schema: &mut Value) {
     }
 }
 
-/// Installs core's definitions and rights, all of them, starts it and waits until its webhooks answer.
+/// Installs all of core's definitions and rights, starts core and waits until its webhooks answer.
 pub(super) async fn start(cp: &ControlPlane) -> Process {
     for _ in 0..3 {
         let webhooks = free_port();
@@ -64,7 +64,7 @@ pub(super) async fn start(cp: &ControlPlane) -> Process {
     panic!("Cluster API core found its ports taken three times");
 }
 
-/// Installs core's definitions in one version, and its rights, with its webhooks at a port.
+/// Installs core's definitions in one version, and its rights, with webhooks at a port.
 pub(super) async fn install(cp: &ControlPlane, webhooks: u16) {
     let authority = pki::loopback_certificate(cp.scratch(), "webhook");
     let mut objects = MANIFESTS.clone();
@@ -72,7 +72,7 @@ pub(super) async fn install(cp: &ControlPlane, webhooks: u16) {
     apply(cp, objects, webhooks, &authority).await;
 }
 
-/// Has the webhooks of a control plane that was copied be at a port.
+/// Points the webhooks of a copied control plane to a port.
 pub(super) async fn direct_webhooks(cp: &ControlPlane, port: u16) {
     let path = cp.directory().join("webhook/tls.crt");
     let authority = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -86,7 +86,7 @@ async fn apply(cp: &ControlPlane, mut objects: Vec<Value>, webhooks: u16, author
     manifests::apply_all(&cp.client(), objects).await;
 }
 
-/// Starts core with its webhooks at a port, and waits until they answer. `None` if a port was taken.
+/// Starts core with webhooks at a port, and waits until they answer. `None` if a port was taken.
 pub(super) async fn run(cp: &ControlPlane, webhooks: u16) -> Option<Process> {
     let (diagnostics, health) = (free_port(), free_port());
     let tools = Tools::ensure();
@@ -122,14 +122,14 @@ pub(super) async fn run(cp: &ControlPlane, webhooks: u16) -> Option<Process> {
 fn direct(object: &mut Value, port: u16, authority: &str) {
     let address = |config: &mut Value| {
         if let Some(path) = config.pointer("/service/path").and_then(Value::as_str) {
-            // The null takes away what clusterctl may have put there.
+            // The null removes the Service that clusterctl may have set.
             *config = json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": authority, "service": null});
         }
     };
     if let Some(config) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {
         address(config);
     }
-    // Ten seconds, the default, are little for a core that starts beside other stories.
+    // The default of ten seconds is short for a core that starts beside other stories.
     for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
         webhook["timeoutSeconds"] = json!(30);
         if let Some(config) = webhook.get_mut("clientConfig") {

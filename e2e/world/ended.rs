@@ -1,4 +1,4 @@
-//! The last words of a test: what the machine was like when it failed, and what it was waiting for when its time-out, an interrupt or the
+//! The last report of a test: the state of the machine when the test failed, and the pending waits when its time-out, an interrupt or the
 //! end of its runner ended it. It must not decide anything.
 
 use std::sync::Once;
@@ -8,10 +8,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::scratch;
 
-/// Between two looks whether the runner still lives.
+/// Time between two checks whether the runner still lives.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// From now on this process says why it ends, if it is a test of cargo-nextest. Called within the runtime of all stories.
+/// From now on this process reports why it ends, if it is a test of cargo-nextest. Called within the runtime of all stories.
 pub(super) fn explain() {
     static ONCE: Once = Once::new();
     if std::env::var_os("NEXTEST").is_none() {
@@ -28,7 +28,7 @@ pub(super) fn explain() {
     });
 }
 
-/// A time-out of cargo-nextest, or an interrupt that it passes on, comes as SIGTERM or SIGINT.
+/// Waits for SIGTERM or SIGINT: a time-out of cargo-nextest, or an interrupt that it passes on.
 async fn signalled() {
     let handler = |kind| signal(kind).expect("a handler of signals");
     let (mut terminate, mut interrupt) = (handler(SignalKind::terminate()), handler(SignalKind::interrupt()));
@@ -39,7 +39,7 @@ async fn signalled() {
     end(which);
 }
 
-/// A runner that was killed cannot end its tests.
+/// Waits until the runner has died: a killed runner cannot end its tests.
 async fn orphaned() {
     let parent = rustix::process::getppid();
     loop {
@@ -50,7 +50,7 @@ async fn orphaned() {
     }
 }
 
-/// Processes and directories go by the guardian, as after a kill.
+/// The guardian removes processes and directories, as after a kill.
 fn end(by: &str) -> ! {
     eprintln!("ended by {by} while it waited for: {}", capw_patience::pending());
     eprintln!("{}", machine());
@@ -58,7 +58,7 @@ fn end(by: &str) -> ! {
     std::process::exit(1);
 }
 
-/// Load, memory and disk, now.
+/// Current load, memory and disk.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let load = read("/proc/loadavg").split_whitespace().take(4).collect::<Vec<_>>().join(" ");

@@ -1,11 +1,11 @@
-//! How much a story does: what a change has to pass is kept short.
+//! The extent of a story: the tests that every change must pass are kept short.
 
-/// Whether `make judge` runs it, where stories may take longer: more machines, more looks. nextest names its profile to every test.
+/// Whether `make judge` runs the story, which may then take longer: more machines, more polls. nextest names its profile to every test.
 pub fn is_judge() -> bool {
     std::env::var("NEXTEST_PROFILE").is_ok_and(|profile| profile == "judge")
 }
 
-/// Whether times are held against goals: the story runs alone then, on a machine that does nothing else.
+/// Whether times are compared with goals: the story then runs alone, on an otherwise idle machine.
 pub fn has_goals() -> bool {
     std::env::var_os("CAPW_GOALS").is_some()
 }

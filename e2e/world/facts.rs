@@ -1,4 +1,4 @@
-//! A machine to be rendered where no cluster is asked: what its facts are when nothing about it matters but version and specification.
+//! A machine to render without a cluster: default facts, where only version and specification matter.
 
 use capw::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use capw::api::name::HostName;

@@ -1,5 +1,5 @@
 //! A faulty way to an API server: a proxy that loses requests and replies, answers with errors, and cuts or silences watches. What
-//! goes wrong follows from a seed. It must not change what passes: what arrives is what was sent.
+//! goes wrong follows from a seed. It must not change data that passes: what arrives is what was sent.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -38,12 +38,12 @@ use super::control_plane::ControlPlane;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Failure>>;
 
-/// What may happen to a request that is no watch.
+/// A fault of a request that is no watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// The connection ends before the request has arrived.
     RequestLost,
-    /// It ends after the request took effect.
+    /// The connection ends after the request took effect.
     ReplyLost,
     InternalError,
     Unavailable,
@@ -54,15 +54,15 @@ enum Fault {
     Late,
     /// The connection stays open and nothing comes.
     NoAnswer,
-    /// Something on the way answers in the server's place.
+    /// A proxy answers in the server's place.
     NoJson,
-    /// The answer never ends.
+    /// The response never ends.
     Endless,
-    /// The answer breaks off.
+    /// The response breaks off.
     Half,
 }
 
-/// How often each comes, relative to the others.
+/// The relative weight of each fault.
 const FAULTS: [(Fault, u32); 12] = [
     (Fault::RequestLost, 20),
     (Fault::ReplyLost, 20),
@@ -78,20 +78,20 @@ const FAULTS: [(Fault, u32); 12] = [
     (Fault::Half, 4),
 ];
 
-/// What may happen to a watch once it runs.
+/// A fault of a running watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WatchFault {
     Cut,
-    /// Its version is too old, it says.
+    /// The watch reports that its version is too old.
     Expired,
-    /// It stays open and nothing comes any more.
+    /// The watch stays open and nothing comes any more.
     Silent,
     NoJson,
 }
 
 const WATCH_FAULTS: [(WatchFault, u32); 4] = [(WatchFault::Cut, 6), (WatchFault::Expired, 3), (WatchFault::Silent, 2), (WatchFault::NoJson, 1)];
 
-/// The proxy; it ends when this is dropped.
+/// The proxy; it ends when dropped.
 pub struct FaultyWay {
     port: u16,
     state: Arc<State>,
@@ -101,19 +101,19 @@ pub struct FaultyWay {
 struct State {
     server: Client,
     random: Mutex<StdRng>,
-    /// Of a thousand requests.
+    /// The failing requests of a thousand.
     share: AtomicU32,
     requests: AtomicU64,
     done: Mutex<BTreeMap<String, u64>>,
 }
 
 impl FaultyWay {
-    /// To the API server of `cp`, with its certificate. Nothing goes wrong before [`FaultyWay::set`].
+    /// A proxy to the API server of `cp`, with its certificate. Nothing goes wrong before [`FaultyWay::set`].
     pub async fn to(cp: &ControlPlane, seed: u64) -> Self {
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let admin = Kubeconfig::from_yaml(&read(cp.kubeconfig())).expect("a kubeconfig");
         let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await.expect("a usable kubeconfig");
-        // Who asks is said in the request that passes.
+        // The client's credentials are in the request that passes.
         config.auth_info = Default::default();
         config.default_retry = false;
         let state = Arc::new(State {
@@ -130,19 +130,19 @@ impl FaultyWay {
         Self { port, state, task }
     }
 
-    /// The same kubeconfig, by this way.
+    /// The kubeconfig `direct`, but with this proxy as the server.
     pub fn kubeconfig(&self, direct: &str) -> String {
         let port = direct.split("https://127.0.0.1:").nth(1).map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
         let port = port.expect("a kubeconfig for 127.0.0.1");
         direct.replace(&format!("https://127.0.0.1:{port}"), &format!("https://127.0.0.1:{}", self.port))
     }
 
-    /// From now on so many of a thousand requests fail, and watches do as often.
+    /// From now on `share` of a thousand requests fail, and watches do as often.
     pub fn set(&self, share: u32) {
         self.state.share.store(share, Ordering::Relaxed);
     }
 
-    /// Requests that came, and what was done to them.
+    /// The number of requests, and of each fault.
     pub fn told(&self) -> (u64, BTreeMap<String, u64>) {
         (self.state.requests.load(Ordering::Relaxed), self.state.done.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
@@ -164,7 +164,7 @@ fn acceptor(pki: &Path) -> TlsAcceptor {
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>) {
-    // Dropped with this task, and the connections with it.
+    // The connections are dropped with this task.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
@@ -176,16 +176,16 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>)
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = service_fn(move |request| pass(state.clone(), request));
-    // An error here is a fault that was wanted, or a client that has gone.
+    // An error here is an intended fault, or a client that has disconnected.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Passes one request on, or not. An error ends the connection without an answer.
+/// Passes one request on, or applies a fault. An error ends the connection without a response.
 async fn pass(state: Arc<State>, request: Request<Incoming>) -> Result<Answer, Failure> {
     state.requests.fetch_add(1, Ordering::Relaxed);
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
     let agent = request.headers().get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    // Cluster API core uses the same kubeconfig. It is not what is judged here.
+    // Cluster API core uses the same kubeconfig, but is not under test here.
     let is_judged = !agent.contains("cluster-api");
     let fault = if is_judged { state.draw(&FAULTS) } else { None };
     match fault {
@@ -222,14 +222,14 @@ async fn pass(state: Arc<State>, request: Request<Incoming>) -> Result<Answer, F
     if !is_watch || !is_judged {
         return Ok(Response::from_parts(parts, body.boxed_unsync()));
     }
-    // Each watch has its fault in mind; whether it comes is decided when its time has come.
+    // Each watch may fail after this time; whether it does is decided then.
     let after = state.up_to(Duration::from_secs(30));
     let watched = Watched { inner: body.boxed_unsync(), state, turn: Box::pin(sleep(after)), fault: None };
     Ok(Response::from_parts(parts, watched.boxed_unsync()))
 }
 
 impl State {
-    /// A fault, if one is due.
+    /// A fault, if the random number is below the share.
     fn draw<T: Copy + std::fmt::Debug, const N: usize>(&self, faults: &[(T, u32); N]) -> Option<T> {
         let share = self.share.load(Ordering::Relaxed);
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +259,7 @@ fn full(text: impl Into<Bytes>) -> http_body_util::combinators::UnsyncBoxBody<By
     http_body_util::Full::new(text.into()).map_err(|never: Infallible| match never {}).boxed_unsync()
 }
 
-/// What an API server says when it refuses.
+/// The response of an API server that refuses a request.
 fn refusal(code: u16, reason: &str) -> Answer {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "a fault on the way", "reason": reason, "code": code,
@@ -272,7 +272,7 @@ fn refusal(code: u16, reason: &str) -> Answer {
     refused
 }
 
-/// Blanks without end, as fast as they are read, up to what a test may cost.
+/// Endless blanks, as fast as the client reads them, up to the cost limit of a test.
 struct Endless;
 
 impl HttpBody for Endless {
@@ -285,7 +285,7 @@ impl HttpBody for Endless {
     }
 }
 
-/// The beginning of an answer; then the connection ends.
+/// The beginning of a response; then the connection ends.
 struct Half(Option<Bytes>);
 
 impl HttpBody for Half {
@@ -297,7 +297,7 @@ impl HttpBody for Half {
     }
 }
 
-/// A watch with a fault in its future.
+/// A watch that may fail later.
 struct Watched {
     inner: http_body_util::combinators::UnsyncBoxBody<Bytes, Failure>,
     state: Arc<State>,
@@ -319,7 +319,7 @@ impl HttpBody for Watched {
         while self.turn.as_mut().poll(cx).is_ready() {
             let due = Instant::now() + Duration::from_secs(5) + self.state.up_to(Duration::from_secs(25));
             self.turn.set(sleep_until(due));
-            // Even with every second request failing, a watch lasts for a while.
+            // Even when every second request fails, a watch lasts for a while.
             self.fault = self.state.draw(&WATCH_FAULTS);
             match self.fault {
                 None => {}

@@ -1,5 +1,5 @@
-//! How many objects of a kind were in a state at the worst moment: every version of each of them counts, so nothing is missed between two
-//! looks. It must not judge.
+//! The lowest number of objects of a kind in a state: every version of each object counts, so nothing is missed between two
+//! polls. It must not judge.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,27 +16,27 @@ use tokio::task::AbortHandle;
 use super::client::{Kind, text};
 use super::control_plane::ControlPlane;
 
-/// For the first listing, and for the last change to arrive.
+/// The limit for the first listing, and for the last change to arrive.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Counts until it is dropped.
+/// A counter, which runs until it is dropped.
 pub struct Fewest {
     kind: Kind,
     seen: Arc<Mutex<Seen>>,
     task: AbortHandle,
 }
 
-/// What a watch has told.
+/// The events of a watch so far.
 #[derive(Default)]
 struct Seen {
     /// Version of each object by its name, and whether it counts.
     objects: BTreeMap<String, (String, bool)>,
-    /// No value before the first listing is whole.
+    /// `None` until the first listing is complete.
     fewest: Option<usize>,
 }
 
 impl ControlPlane {
-    /// Of all objects of a kind, from now on, those that `counts`.
+    /// Counts the objects of a kind for which `counts` is true, from now on.
     pub async fn fewest(&self, kind: Kind, counts: fn(&Value) -> bool) -> Fewest {
         let api = self.api(kind, None);
         let seen: Arc<Mutex<Seen>> = Arc::default();
@@ -75,7 +75,7 @@ impl Seen {
 }
 
 impl Fewest {
-    /// The fewest since it was begun, with every change that there is now.
+    /// The fewest since the counter started, with every change up to now.
     pub async fn so_far(&self, cp: &ControlPlane) -> usize {
         wait_for(&format!("the watch of {} has told every change", self.kind.plural), LIMIT, || async {
             let listed = cp.list(self.kind, None).await;

@@ -1,4 +1,4 @@
-//! A port that leads to a server. It must not know what is said on the way.
+//! A port that leads to a server. It must not interpret the data.
 
 use std::future::pending;
 
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections to a port of 127.0.0.1 are passed on; dropped, it ends with all of them, and nothing listens there.
+/// Forwards connections from a port of 127.0.0.1; when dropped, it ends all of them, and nothing listens there.
 pub struct Forward {
     task: AbortHandle,
     is_silent: watch::Sender<bool>,
@@ -28,7 +28,7 @@ impl Forward {
         Self { task: task.abort_handle(), is_silent }
     }
 
-    /// From now on connections are taken and kept, and nothing is passed on.
+    /// From now on connections are accepted and kept open, and no data is forwarded.
     pub fn silence(&self) {
         self.is_silent.send_replace(true);
     }
@@ -37,7 +37,7 @@ impl Forward {
 async fn pass(mut from: TcpStream, server: String, mut silent: watch::Receiver<bool>) {
     let passed = async {
         if let Ok(mut to) = TcpStream::connect(server).await {
-            // However it ends, it ends for both.
+            // Any end, also an error, closes both sides.
             let _ = copy_bidirectional(&mut from, &mut to).await;
         }
     };

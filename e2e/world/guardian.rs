@@ -1,6 +1,6 @@
-//! Ends what this program started when this program cannot: killed, interrupted, or exiting with something still in a `static`.
+//! Ends the processes of this program when this program cannot: killed, interrupted, or exiting with something still in a `static`.
 //! A shell waits on a pipe that only this program holds; when the pipe closes, it kills the process groups and removes the
-//! directories that were entered and not taken out again. It must not touch anything else.
+//! directories that are still registered. It must not touch anything else.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Entries are kept as shell words between blanks; directories come from [`super::scratch`] and hold no blanks.
+/// Registrations are stored as shell words between blanks; directories come from [`super::scratch`] and contain no blanks.
 const SCRIPT: &str = r#"
 groups=' ' dirs=' '
 without() { for word in $1; do [ "$word" = "$2" ] || printf '%s ' "$word"; done; }
@@ -31,7 +31,7 @@ static GUARDIAN: LazyLock<Mutex<Child>> = LazyLock::new(|| {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Of its own group, so that Ctrl-C in a terminal does not end it first.
+        // A group of its own, so that Ctrl-C in a terminal does not end it first.
         .process_group(0)
         .spawn()
         .expect("the program sh runs");
@@ -40,28 +40,28 @@ static GUARDIAN: LazyLock<Mutex<Child>> = LazyLock::new(|| {
 
 fn tell(what: &str, value: &str) {
     let mut shell = GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Without the guardian the ordinary clean-up still works: not worth failing a test for.
+    // Without the guardian the ordinary clean-up still works, so the test need not fail.
     if let Some(pipe) = &mut shell.stdin {
         let _ = writeln!(pipe, "{what} {value}");
     }
 }
 
-/// This process group is to end with this program.
+/// Registers a process group that must end with this program.
 pub(super) fn guard_group(leader: u32) {
     tell("group", &leader.to_string());
 }
 
-/// This process group has ended; its number may be given to strangers.
+/// Removes a process group that has ended; its number may be reused.
 pub(super) fn forget_group(leader: u32) {
     tell("ended", &leader.to_string());
 }
 
-/// This directory is to go with this program.
+/// Registers a directory that must be removed with this program.
 pub(super) fn guard_directory(path: &Path) {
     tell("dir", &path.display().to_string());
 }
 
-/// This directory is gone, or is to stay.
+/// Removes a directory that was deleted, or has to stay.
 pub(super) fn forget_directory(path: &Path) {
     tell("gone", &path.display().to_string());
 }

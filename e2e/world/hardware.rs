@@ -16,12 +16,12 @@ use super::scratch;
 use super::tools::checkout;
 use super::wine::skip;
 
-/// The image. Its name says which Windows its guests are.
+/// The image. Its name states the Windows version of its guests.
 pub const IMAGE: &str = "windows-server-2022";
-/// The pool that has it.
+/// The pool with the image.
 pub const POOL: &str = "images";
 
-/// A daemon whose VMs become nodes of a cluster: in system mode where that is possible. `None`, and why, if the test `name` cannot run here.
+/// A daemon whose VMs become nodes of a cluster: in system mode where possible. `None`, with the reason printed, if the test `name` cannot run here.
 pub fn daemon(name: &str, of: &ControlPlane) -> Option<Daemon> {
     let daemon = Daemon::start_system().or_else(Daemon::start)?;
     if daemon.mode() == Mode::System {
@@ -32,7 +32,7 @@ pub fn daemon(name: &str, of: &ControlPlane) -> Option<Daemon> {
     made.map(|()| daemon).inspect_err(|said| skip(name, said)).ok()
 }
 
-/// Passes connections of VMs to a port of this machine's loopback address, for as long as the listener is open.
+/// Forwards connections of VMs to a port of this machine's loopback address, while the listener is open.
 async fn forward(listener: std::net::TcpListener, port: u16) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
@@ -45,8 +45,8 @@ async fn forward(listener: std::net::TcpListener, port: u16) -> std::io::Result<
     }
 }
 
-/// Makes a disk image whose Linux stands for Windows and joins a cluster: that on the loopback address of this machine with
-/// `port`, or any that it reaches. The error says what is missing.
+/// Builds a disk image whose Linux stands for Windows and joins a cluster: the cluster on the loopback address of this machine with
+/// `port`, or any that it reaches. The error names what is missing.
 pub fn guest(port: u16, file: &Path) -> Result<(), String> {
     let tools = checkout().join("e2e/tools/guest");
     let run = |script: &str, arguments: &[&OsStr]| {
@@ -58,7 +58,7 @@ pub fn guest(port: u16, file: &Path) -> Result<(), String> {
     run("image.sh", &[program.as_ref(), port.as_ref(), IMAGE.as_ref(), file.as_ref()]).map_err(|said| format!("a guest for real VMs: {said}"))
 }
 
-/// A daemon whose VMs start an image of the user, which stays as it is. The error says what is missing.
+/// A daemon whose VMs start an image of the user, which stays unchanged. The error names what is missing.
 pub fn daemon_with(image: &Path) -> Result<Daemon, String> {
     let image = image.canonicalize().map_err(|error| format!("IMAGE {}: {error}", image.display()))?;
     let daemon = Daemon::start().ok_or("libvirt and QEMU are missing: the line above says which packages to install")?;
@@ -84,7 +84,7 @@ pub fn daemon_with(image: &Path) -> Result<Daemon, String> {
     made.map(|_| daemon)
 }
 
-/// What the guests of a daemon have said, and what QEMU has said of them: after a failure it is kept with the files of the story.
+/// The logs of a daemon's guests, and QEMU's logs about them: after a failure they are kept with the files of the story.
 pub struct Words<'a>(pub &'a Daemon);
 
 impl Drop for Words<'_> {
@@ -93,30 +93,30 @@ impl Drop for Words<'_> {
             return;
         }
         let pools = std::fs::read_dir(self.0.pools()).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-        // A guest's words and QEMU's about it have the same name.
+        // A guest's log and QEMU's log about it have the same name.
         scratch::keep(&self.0.path("consoles"), &pools.flat_map(|pool| files(&pool, "log")).collect::<Vec<_>>());
         scratch::keep(&self.0.path("qemu"), &files(&logs_of_qemu(self.0), "log"));
     }
 }
 
-/// Where the daemon keeps what QEMU said of each VM, and why the VM ended, also when the VM is gone.
+/// The directory of QEMU's logs of each VM, which also state why the VM ended. They outlive the VM.
 fn logs_of_qemu(daemon: &Daemon) -> PathBuf {
     daemon.path(if daemon.mode() == Mode::System { "var/log/libvirt/qemu" } else { "cache/libvirt/qemu/log" })
 }
 
-/// Why a VM has ended each time, by libvirt's words (`virDomainShutoffReason`), e.g. `shutdown` or `destroyed`.
+/// The reason of each end of a VM, as libvirt names it (`virDomainShutoffReason`), e.g. `shutdown` or `destroyed`.
 pub fn ends(daemon: &Daemon, domain: &str) -> Vec<String> {
     let file = logs_of_qemu(daemon).join(format!("{domain}.log"));
     let log = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     log.lines().filter_map(|line| line.split_once(": shutting down, reason=")).map(|(_, reason)| reason.to_owned()).collect()
 }
 
-/// `spec` of a WindowsHypervisor for it.
+/// `spec` of a WindowsHypervisor for this daemon.
 pub fn hypervisor(daemon: &Daemon) -> Value {
     json!({"libvirt": {"address": daemon.address(), "pool": POOL, "acceleration": "TCG"}})
 }
 
-/// What `capw hypervisor` reads: a WindowsHypervisor for it, and a machine that costs little.
+/// The input of `capw hypervisor`: a WindowsHypervisor for this daemon, and a machine with few resources.
 pub fn manifest(daemon: &Daemon) -> String {
     let api = "infrastructure.cluster.x-k8s.io/v1alpha1";
     let mut spec = json!({});
@@ -127,7 +127,7 @@ pub fn manifest(daemon: &Daemon) -> String {
     format!("{hypervisor}\n---\n{machine}\n")
 }
 
-/// Makes machines of theirs cost little: what their specifications say of size and reserves.
+/// Reduces size and reserves in the specifications of machines.
 pub fn shrink(machine: &mut Value, bootstrap: &mut Value) {
     *machine = json!({"image": IMAGE, "cpus": 1, "memory": "2Gi", "firmware": {"type": "BIOS"}});
     for reserved in ["systemReserved", "kubeReserved"] {
@@ -143,13 +143,13 @@ pub fn remove(daemon: &Daemon, machine: &str) {
     }
 }
 
-/// What the guest of a VM has written to its serial port.
+/// The output of a VM's guest on its serial port.
 pub fn console(daemon: &Daemon, domain: &str) -> String {
     let file = daemon.pools().join(POOL).join(format!("{domain}.log"));
     String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).into_owned()
 }
 
-/// Names of the volumes of its pool, without the image.
+/// Names of the volumes in the pool, without the image.
 pub fn volumes(daemon: &Daemon) -> Vec<String> {
     let listed = daemon.virsh(["vol-list", "--pool", POOL]);
     let names = listed.lines().skip(2).filter_map(|line| line.split_whitespace().next());

@@ -1,4 +1,4 @@
-//! Every version of an object from a moment on: what was said for some seconds only is still there to be read. It must not judge.
+//! Every version of an object from a moment on: even short-lived reports can be read later. It must not judge.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct History {
 }
 
 impl ControlPlane {
-    /// Of the object `NAMESPACE/NAME`, from now on. The first version is the one that is there now.
+    /// Collects the versions of the object `NAMESPACE/NAME` from now on. The first version is the current one.
     pub async fn history(&self, kind: Kind, name: &str) -> History {
         let (namespace, short) = name.split_once('/').map_or((None, name), |(namespace, name)| (Some(namespace), name));
         let (api, of_name) = (self.api(kind, namespace), watcher::Config::default().fields(&format!("metadata.name={short}")));
@@ -28,7 +28,7 @@ impl ControlPlane {
         let kept = Arc::clone(&versions);
         let task = tokio::spawn(async move {
             let mut events = std::pin::pin!(watcher(api, of_name));
-            // After an error the watcher goes on by itself.
+            // After an error the watcher continues automatically.
             loop {
                 if let Ok(Some(Event::InitApply(object) | Event::Apply(object) | Event::Delete(object))) = events.try_next().await {
                     let object = serde_json::to_value(object).expect("an object is JSON");
@@ -43,7 +43,7 @@ impl ControlPlane {
 }
 
 impl History {
-    /// Waits until some version said it, and gives what `found` found in the first that did.
+    /// Waits until some version satisfies `found`, and returns the value for the first such version.
     pub async fn said<T>(&self, what: &str, deadline: Duration, found: impl Fn(&Value) -> Option<T>) -> T {
         wait_for(&format!("{}: {what}, in some version", self.what), deadline, || async {
             let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! Pods of one HostProcess container on Wine guests. Wine has no containers, so the kubelet there starts none: this does for such a pod what the
-//! kubelet and containerd do on Windows, where the container is a process of the host. It lays the volumes on drive C:, gives the variables, and
-//! runs the program of the image with the arguments of the pod. It starts a container again when it has ended.
+//! Pods of one HostProcess container on Wine guests. Wine has no containers, so the kubelet there starts none: this module replaces the
+//! kubelet and containerd, which run the container as a process of the host. It writes the volumes to drive C:, sets the variables, and
+//! runs the program of the image with the arguments of the pod. It restarts a container that has ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,16 +14,16 @@ use super::control_plane::ControlPlane;
 use super::wine::WineGuest;
 
 const PODS: Kind = Kind::new("v1", "pods");
-/// Where containerd puts the files of an image, and the volumes below it; and how arguments name that folder.
+/// The folder where containerd puts the files of an image and its volumes; arguments refer to it by the variable below.
 const IMAGE: &str = r"C:\hpc";
 const MOUNT_POINT: &str = "%CONTAINER_SANDBOX_MOUNT_POINT%";
 
 /// The pods of one namespace.
 pub struct HostProcesses {
     namespace: String,
-    /// The program that the image has.
+    /// The program in the image.
     program: PathBuf,
-    /// By name of the pod.
+    /// The containers by pod name.
     containers: BTreeMap<String, Container>,
 }
 
@@ -38,7 +38,7 @@ impl HostProcesses {
         Self { namespace: namespace.into(), program: program.to_owned(), containers: BTreeMap::new() }
     }
 
-    /// Starts what does not run of the pods that are bound to a Node of a guest.
+    /// Starts the missing containers of pods that are bound to a guest's Node.
     pub async fn run(&mut self, cp: &ControlPlane, guest_of: impl Fn(&str) -> Option<WineGuest>) {
         let of_host = cp.list(PODS, Some(&self.namespace)).await.into_iter().filter(|pod| pod["spec"]["hostNetwork"] == true);
         for pod in of_host {
@@ -56,24 +56,24 @@ impl HostProcesses {
         }
     }
 
-    /// What the containers of pods have printed whose name starts so, in all their starts.
+    /// The output of containers, from all their starts, of pods whose name begins with `start`.
     pub fn logs(&self, start: &str) -> String {
         self.texts(start).map(|(name, log)| format!("--- {name}\n{log}")).collect()
     }
 
-    /// The last line that begins so, of each pod whose name starts so.
+    /// The last line that begins with `beginning`, of each pod whose name begins with `start`.
     pub fn last_lines(&self, start: &str, beginning: &str) -> Vec<String> {
         let last = |log: &str| log.lines().rfind(|line| line.starts_with(beginning)).unwrap_or_default().to_owned();
         self.texts(start).map(|(_, log)| last(&log)).collect()
     }
 
-    /// Each pod whose name starts so, with what its containers have printed.
+    /// Each pod whose name begins with `start`, with the output of its containers.
     fn texts<'a>(&'a self, start: &'a str) -> impl Iterator<Item = (&'a str, String)> {
         let containers = self.containers.iter().filter(move |(name, _)| name.starts_with(start));
         containers.map(|(name, container)| (name.as_str(), fs::read_to_string(&container.log).unwrap_or_default()))
     }
 
-    /// How often containers of pods have been started whose name starts so.
+    /// The number of container starts of pods whose name begins with `start`.
     pub fn starts(&self, start: &str) -> u32 {
         self.containers.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, container)| container.starts).sum()
     }
@@ -81,7 +81,7 @@ impl HostProcesses {
     async fn start(&self, cp: &ControlPlane, guest: &WineGuest, pod: &Value, node: &Value, log: &Path) -> Child {
         let name = self.program.file_name().expect("a program").to_str().expect("a name");
         let image = format!(r"{IMAGE}\{name}");
-        // Once: Wine maps parts of the file, and a container that runs would lose them.
+        // Written once: Wine maps parts of the file, and a running container would lose them.
         if !guest.path(&image).exists() {
             guest.write(&image, &fs::read(&self.program).unwrap_or_else(|e| panic!("{}: {e}", self.program.display())));
         }
@@ -124,7 +124,7 @@ impl HostProcesses {
     }
 }
 
-/// The value of a variable. The fields of a pod are those that downward API knows and a pod on the host's network has.
+/// The value of a variable. The supported fields of a pod exist in the downward API and in a pod on the host's network.
 fn value(variable: &Value, pod: &Value, node: &Value) -> String {
     match variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str) {
         None => text(variable, "/value").to_owned(),

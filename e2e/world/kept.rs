@@ -1,5 +1,5 @@
-//! Control planes as they were after their start: certificates, kubeconfigs, and data with all definitions. The first of its kind is kept for
-//! all tests of one run, which copy it, because installing takes most of a start. It must not know what a control plane is used for.
+//! Control planes as they were after their start: certificates, kubeconfigs, and data with all definitions. The first one of a kind is kept for
+//! all tests of one run, which copy it, because installing takes most of a start. It must not know the use of a control plane.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,23 +12,23 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::control_plane::Options;
 
-/// Names the directory where they are kept. `make test` sets it to one that lasts for the run; otherwise nothing is kept.
+/// The variable with the directory of kept control planes. `make test` sets it to one that lasts for the run; otherwise nothing is kept.
 const DIRECTORY: &str = "CAPW_PLANES";
-/// What makes one, and does not tell what it did.
+/// The directories that make up a control plane, without logs.
 const KEPT: [&str; 4] = ["etcd", "kube", "pki", "webhook"];
 
-/// Kinds that this process has taken: copies would be taken for one and the same cluster.
+/// Kinds that this process has taken: a second copy would look like the same cluster.
 static TAKEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Where control planes of a kind are kept.
+/// The place of the kept control planes of a kind.
 pub(super) struct Kept {
     path: PathBuf,
-    /// Held by the one that makes the first of its kind. The others wait.
+    /// The lock of the test that creates the first one. The other tests wait.
     making: Option<File>,
 }
 
 impl Kept {
-    /// `None` if nothing is kept here.
+    /// Takes the kept control plane, or the lock for creating it. `None` if nothing is kept here.
     pub(super) async fn take(options: &Options) -> Option<Self> {
         let directory = PathBuf::from(std::env::var_os(DIRECTORY).filter(|_| options.address == Ipv4Addr::LOCALHOST)?);
         let name = match (options.core, options.capw) {
@@ -53,20 +53,20 @@ impl Kept {
         Some(tokio::task::spawn_blocking(wait).await.expect("the control planes that are kept can be locked"))
     }
 
-    /// Whether there is one; else it is to be made, and kept.
+    /// Whether a kept control plane exists; otherwise the caller creates and keeps it.
     pub(super) fn is_there(&self) -> bool {
         self.making.is_none()
     }
 
-    /// Copies what is kept to a directory.
+    /// Copies the kept control plane to a directory.
     pub(super) fn restore(&self, to: &Path) {
         copy(&self.path, to);
     }
 
-    /// Keeps the control plane of a directory. Its etcd must not write meanwhile.
+    /// Keeps the control plane of a directory. Its etcd must not write during this.
     pub(super) fn keep(&self, from: &Path) {
         let part = self.path.with_extension("part");
-        // Of a test that was ended in the middle.
+        // Left over from a test that was interrupted.
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part).unwrap_or_else(|e| panic!("{}: {e}", part.display()));
         copy(from, &part);
@@ -74,7 +74,7 @@ impl Kept {
     }
 }
 
-/// Copies what makes a control plane, with holes where etcd has reserved space. One without core has no `webhook`.
+/// Copies the directories of a control plane, with holes where etcd has reserved space. Without core there is no `webhook`.
 fn copy(from: &Path, to: &Path) {
     let directories = KEPT.map(|name| from.join(name)).into_iter().filter(|path| path.exists());
     let status = Command::new("cp").args(["-R", "--sparse=always", "--"]).args(directories).arg(to).status().expect("the program cp runs");

@@ -1,4 +1,4 @@
-//! YAML of several documents: reading, choosing, applying without kubectl where only a few well-known kinds are inside.
+//! YAML with several documents: reading, selecting, and applying a few well-known kinds without kubectl.
 //! It must not change what it applies, except where a caller says so.
 
 use std::time::Duration;
@@ -18,8 +18,8 @@ pub fn documents(yaml: &str) -> Vec<Value> {
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
 
-/// Applies objects whose plural is the kind's in lower case with an s: first namespaces and definitions, then the others,
-/// each lot at once. A definition counts as applied when it is served.
+/// Applies objects whose plural is the lower-case kind with an s: first namespaces and definitions, then the others,
+/// each group concurrently. A definition counts as applied when it is served.
 pub(super) async fn apply_all(client: &Client, objects: Vec<Value>) {
     let first = |object: &Value| matches!(object["kind"].as_str(), Some("Namespace" | "CustomResourceDefinition"));
     let (before, after): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(first);
@@ -71,14 +71,14 @@ const WITHOUT_NAMESPACE: [&str; 13] = [
     "ValidatingAdmissionPolicyBinding",
 ];
 
-/// Where an object goes.
+/// The API of an object.
 struct Target {
     kind: String,
     name: String,
     api: Api<DynamicObject>,
 }
 
-/// `namespace` is for objects that name none.
+/// The target of an object; `namespace` is the default for objects that name none.
 fn target(client: &Client, object: &Value, namespace: Option<&str>) -> Target {
     let types: TypeMeta = serde_json::from_value(object.clone()).expect("an object has apiVersion and kind");
     let kind = GroupVersionKind::try_from(&types).expect("apiVersion is GROUP/VERSION");
@@ -97,9 +97,9 @@ async fn apply_one(client: &Client, object: Value) {
     let (how, merge) = (PatchParams::apply("world").force(), PatchParams::default());
     let (apply, merged) = (Patch::Apply(&object), Patch::Merge(&object));
     let mut done = write(&format!("apply {kind} {name}"), || api.patch(&name, &how, &apply)).await;
-    // Applying cannot take away what another owner has put there, such as the Service of a webhook; merging a null can.
+    // Applying cannot remove a field of another owner, e.g. the Service of a webhook; merging a null can.
     if matches!(&done, Err(kube::Error::Api(status)) if status.code == 422) {
-        // What does not exist yet was refused for what it says.
+        // 404: the object does not exist yet, so it was refused for its content.
         match write(&format!("merge {kind} {name}"), || api.patch(&name, &merge, &merged)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             merged => done = merged,

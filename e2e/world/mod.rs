@@ -1,12 +1,12 @@
 //! Real parts for end-to-end tests, the demo and the benchmarks: etcd, the Kubernetes control plane and Cluster API core as plain
 //! processes on 127.0.0.1, with `capw` beside them. Each [`ControlPlane`] has its own ports, certificates, data and logs, and
-//! leaves nothing behind: processes end and files go when it is dropped, when the test fails or when this process is killed.
-//! After a failure the files stay and their place is printed.
+//! leaves nothing behind: processes end and files are removed when it is dropped, when the test fails or when this process is killed.
+//! After a failure the files stay and their path is printed.
 //!
-//! It must not know what a story is about: no expectations on CAPW live here, only means to look and to act.
+//! It must not know the subject of a story: it contains only ways to observe and to act, and no expectations on CAPW.
 //! Everything here panics with what, where and remedy when a part fails; only tests and tools use it.
 //!
-//! Stories run on one runtime for the whole program, because a Kubernetes client dies with the runtime that made it:
+//! Stories run on one runtime for the whole program, because a Kubernetes client ends with the runtime that created it:
 //!
 //! ```ignore
 //! #[test]

@@ -1,5 +1,5 @@
-//! Certificates and kubeconfigs: kubeadm's phases make the ones of a control plane, as they would on a real machine, and rcgen
-//! the one of Cluster API core's webhooks. It must not know which processes use them.
+//! Certificates and kubeconfigs: kubeadm's phases create those of a control plane, as they would on a real machine, and rcgen
+//! creates the certificate of Cluster API core's webhooks. It must not know which processes use them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use tokio::process::Command;
 use super::scratch::{Scratch, last_lines};
 use super::tools::Tools;
 
-/// kubeadm refuses a loopback address as the one to advertise. This one is for documentation (RFC 5737): no host has it.
+/// kubeadm refuses to advertise a loopback address. This address is for documentation (RFC 5737): no host has it.
 pub(super) const ADVERTISED: &str = "192.0.2.10";
 pub(super) const POD_SUBNET: &str = "10.244.0.0/16";
 pub(super) const SERVICE_SUBNET: &str = "10.96.0.0/16";
 
-/// The configuration that kubeadm's phases read. `local` adds what only this machine may see: the copy that goes into the
-/// cluster for joining nodes must not hold a path of this machine.
+/// The configuration for kubeadm's phases. `local` adds the settings for this machine only: the copy that goes into the
+/// cluster for joining nodes must not contain a path of this machine.
 fn kubeadm_config(version: &str, endpoint: SocketAddr, local: Option<&Path>) -> String {
     let certificates = local.map(|dir| format!("certificatesDir: {}\n", dir.join("pki").display())).unwrap_or_default();
     let (address, port) = (endpoint.ip(), endpoint.port());
@@ -42,7 +42,7 @@ kind: KubeletConfiguration
     )
 }
 
-/// Writes the two configurations of kubeadm below the scratch directory; gives where the administrator's kubeconfig is to be.
+/// Writes the two configurations of kubeadm below the scratch directory; returns the future path of the administrator's kubeconfig.
 pub(super) fn configure(scratch: &Scratch, endpoint: SocketAddr) -> PathBuf {
     let version = &Tools::ensure().kubernetes_version;
     scratch.write("kubeadm.yaml", kubeadm_config(version, endpoint, Some(scratch.path())));
@@ -50,26 +50,26 @@ pub(super) fn configure(scratch: &Scratch, endpoint: SocketAddr) -> PathBuf {
     scratch.path().join("kube/super-admin.conf")
 }
 
-/// Makes `pki/` and `kube/` below the scratch directory, by the configurations that are there.
+/// Creates `pki/` and `kube/` below the scratch directory, from the existing configurations.
 pub(super) async fn make(scratch: &Scratch, endpoint: SocketAddr) {
     kubeadm(scratch, &["init", "phase", "certs", "all", "--config", "kubeadm.yaml"]).await;
     kubeadm(scratch, &["init", "phase", "kubeconfig", "all", "--config", "kubeadm.yaml", "--kubeconfig-dir", "kube"]).await;
     for who in ["super-admin", "controller-manager", "scheduler"] {
         let path = scratch.path().join(format!("kube/{who}.conf"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        // Two of them name the advertised address.
+        // Two of the kubeconfigs name the advertised address.
         scratch.write(&format!("kube/{who}.conf"), text.replace(&format!("https://{ADVERTISED}:"), &format!("https://{}:", endpoint.ip())));
     }
 }
 
-/// How texts of a control plane that was copied name its API server: at a port, instead of at another one.
+/// Replaces the API server's port in the texts of a copied control plane.
 pub(super) struct Move {
     from: String,
     to: String,
 }
 
 impl Move {
-    /// From the port that its kubeconfigs name, which name the new one from now on.
+    /// Changes the port in the kubeconfigs from their current one to `to`.
     pub(super) fn kubeconfigs(scratch: &Scratch, to: u16) -> Self {
         let directory = scratch.path().join("kube");
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -88,7 +88,7 @@ impl Move {
     }
 }
 
-/// Uploads what `kubeadm join` reads, and the rights to read it.
+/// Uploads the ConfigMaps that `kubeadm join` reads, and the rights to read them.
 pub(super) async fn upload(scratch: &Scratch, kubeconfig: &Path) {
     let kubeconfig = kubeconfig.to_str().expect("a path in UTF-8");
     for phase in [&["upload-config", "all"][..], &["bootstrap-token"]] {
@@ -97,7 +97,7 @@ pub(super) async fn upload(scratch: &Scratch, kubeconfig: &Path) {
     }
 }
 
-/// Runs kubeadm in the scratch directory and gives what it printed; panics with the end of `kubeadm.log` if it fails.
+/// Runs kubeadm in the scratch directory and returns its output; panics with the end of `kubeadm.log` if it fails.
 pub(super) async fn kubeadm(scratch: &Scratch, args: &[&str]) -> String {
     let path = scratch.path().join("kubeadm.log");
     let log = std::fs::OpenOptions::new().create(true).append(true).open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -114,11 +114,11 @@ pub(super) async fn kubeadm(scratch: &Scratch, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A kubeconfig for the server of another one, with a bearer token instead of its certificate.
+/// A kubeconfig for the server of another kubeconfig, with a bearer token instead of a certificate.
 pub(super) fn kubeconfig_with_token(admin: &str, namespace: &str, user: &str, token: &str) -> String {
     let admin: Value = serde_saphyr::from_str(admin).expect("kubeadm's kubeconfig");
     let cluster = admin.pointer("/clusters/0/cluster").expect("a cluster in kubeadm's kubeconfig");
-    // JSON is YAML: what reads a kubeconfig reads this.
+    // JSON is YAML: readers of kubeconfigs accept it.
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "default",
         "clusters": [{"name": "default", "cluster": cluster}],
@@ -128,7 +128,7 @@ pub(super) fn kubeconfig_with_token(admin: &str, namespace: &str, user: &str, to
     .to_string()
 }
 
-/// Writes `DIR/tls.crt` and `DIR/tls.key`, good for https://127.0.0.1, and gives the certificate, which vouches for itself.
+/// Writes `DIR/tls.crt` and `DIR/tls.key`, valid for https://127.0.0.1, and returns the certificate, which is self-signed.
 pub(super) fn loopback_certificate(scratch: &Scratch, dir: &str) -> String {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a self-signed certificate");
     let certificate = made.cert.pem();

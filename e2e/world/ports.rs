@@ -1,5 +1,5 @@
 //! Unused ports on 127.0.0.1. They lie below the range from which the system takes ports for outgoing connections, so
-//! that a server can be stopped and started again on its port. Tests that run at the same time get ports of different ranges. A stranger
+//! that a server can be stopped and started again on its port. Concurrent tests get ports of different ranges. Another program
 //! may still be faster: [`super::control_plane`] then starts over.
 
 use std::collections::HashSet;
@@ -10,14 +10,14 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use rand::Rng;
 
 const FROM: u16 = 20_000;
-/// Linux takes outgoing ports from 32768 on.
+/// Linux uses ports from 32768 on for outgoing connections.
 const TO: u16 = 32_000;
 
-/// Ports of one slot of cargo-nextest, and slots of one checkout. Two checkouts that run at the same time mostly get different halves.
+/// The number of ports per slot of cargo-nextest, and of slots per checkout. Two concurrent checkouts mostly get different halves.
 const OF_SLOT: u16 = 425;
 const SLOTS: u16 = 14;
 
-/// Those of this process: of the slot in which cargo-nextest runs it, or all.
+/// The ports of this process: those of its cargo-nextest slot, or all.
 fn range() -> Range<u16> {
     let slot = std::env::var("NEXTEST_TEST_GLOBAL_SLOT").ok().and_then(|slot| slot.parse::<u16>().ok());
     let Some(slot) = slot else { return FROM..TO };

@@ -1,5 +1,5 @@
-//! A program that runs in the background, in a process group of its own, writing to a log. It ends on drop, all of its group
-//! with it. It must not stop anything that it did not start.
+//! A program that runs in the background, in its own process group, writing to a log. When dropped, its whole group
+//! ends. It must not stop anything that it did not start.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::guardian;
 use super::scratch::last_lines;
 
-/// What to run; kept so that it can be started again.
+/// A command that can be started again.
 pub struct Process {
     name: String,
     program: PathBuf,
@@ -39,7 +39,7 @@ impl Process {
         }
     }
 
-    /// Another program, to be started with the same words.
+    /// Uses another program with the same arguments.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = program.to_owned();
         self
@@ -57,7 +57,7 @@ impl Process {
         self
     }
 
-    /// Starts it. Nothing happens if it is running.
+    /// Starts the program. Does nothing if it is running.
     pub fn start(&self) {
         if self.is_running() {
             return;
@@ -78,7 +78,7 @@ impl Process {
         *self.lock() = Some(child);
     }
 
-    /// Whether it runs now.
+    /// Whether the program runs now.
     pub fn is_running(&self) -> bool {
         let mut child = self.lock();
         match child.as_mut().map(Child::try_wait) {
@@ -91,12 +91,12 @@ impl Process {
         }
     }
 
-    /// Its number, while it runs.
+    /// The process ID, while the program runs.
     pub fn id(&self) -> Option<u32> {
         self.is_running().then(|| self.lock().as_ref().map(Child::id))?
     }
 
-    /// SIGKILL to the whole group, and waits for the end. Nothing happens if it does not run.
+    /// Sends SIGKILL to the whole group, and waits for the end. Does nothing if the program does not run.
     pub fn kill(&self) {
         let Some(mut child) = self.lock().take() else {
             return;
@@ -106,7 +106,7 @@ impl Process {
         Self::ended(Some(child));
     }
 
-    /// SIGTERM and waits; gives how it ended, `None` if it was not running. Panics, after a SIGKILL, when `limit` passes.
+    /// Sends SIGTERM and waits; returns the exit status, `None` if the program was not running. Panics, after a SIGKILL, when `limit` passes.
     pub fn stop(&self, limit: Duration) -> Option<ExitStatus> {
         let mut child = self.lock().take()?;
         send(child.id(), Signal::TERM);
@@ -126,7 +126,7 @@ impl Process {
         }
     }
 
-    /// Waits until it ends by itself and gives how. Panics, after a SIGKILL, when `limit` passes.
+    /// Waits until the program ends on its own and returns the exit status. Panics, after a SIGKILL, when `limit` passes.
     pub async fn end(&self, limit: Duration) -> ExitStatus {
         let mut patience = Patience::new(limit);
         loop {
@@ -143,21 +143,21 @@ impl Process {
         }
     }
 
-    /// SIGSTOP: it holds its connections and does not answer.
+    /// Sends SIGSTOP: the program keeps its connections and does not answer.
     pub fn freeze(&self) {
         if let Some(id) = self.id() {
             send(id, Signal::STOP);
         }
     }
 
-    /// SIGCONT, after [`Process::freeze`].
+    /// Sends SIGCONT, after [`Process::freeze`].
     pub fn thaw(&self) {
         if let Some(id) = self.id() {
             send(id, Signal::CONT);
         }
     }
 
-    /// Everything it has written so far, from all its starts.
+    /// The whole output so far, from all starts.
     pub fn log(&self) -> String {
         match std::fs::read(self.log_path()) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -171,22 +171,22 @@ impl Process {
         last_lines(&self.log_path(), 20)
     }
 
-    /// Memory in use (resident set), in bytes; `None` if it does not run.
+    /// Memory in use (resident set), in bytes; `None` if the program does not run.
     pub fn resident_bytes(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
     }
 
-    /// Processor time used so far, in seconds; `None` if it does not run.
+    /// Processor time used so far, in seconds; `None` if the program does not run.
     pub fn processor_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?)).ok()?;
-        // The name in brackets may hold blanks; user and system time are the 14th and 15th field, in hundredths.
+        // The name in brackets may contain blanks; user and system time are the 14th and 15th field, in hundredths.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
     }
 
-    /// The program's name here, also its log's.
+    /// The name of the program here, and of its log.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -212,14 +212,14 @@ impl Drop for Process {
     }
 }
 
-/// What Ctrl-C in a terminal does to the group of processes whose first one is this child.
+/// Sends the signal of Ctrl-C in a terminal to the process group of this child.
 pub fn interrupt(child: u32) {
     send(child, Signal::INT);
 }
 
-/// Sends a signal to a group of processes whose first one is a child of this process.
+/// Sends a signal to a process group whose first process is a child of this process.
 pub(super) fn send(group: u32, signal: Signal) {
-    // The child has not been waited for, so the number is still its own.
+    // The child has not been waited for, so the ID is still its own.
     if let Some(pid) = i32::try_from(group).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(pid, signal);
     }

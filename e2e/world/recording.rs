@@ -1,4 +1,4 @@
-//! Objects of a cluster that were recorded, in another one.
+//! Objects that were recorded in one cluster, for another cluster.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::control_plane::ControlPlane;
 use super::{checkout, manifests};
 
 impl ControlPlane {
-    /// The recorded objects, but those that every cluster has: the API server made them for its own addresses. What serves the objects has to be there.
+    /// Applies the recorded objects, except those that the API server of every cluster creates for its own addresses. Their kinds must be served.
     pub async fn apply_recording(&self, recording: &str) {
         let path = checkout().join(recording);
         let yaml = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -22,12 +22,12 @@ impl ControlPlane {
         let nodes: Vec<Value> = objects.iter().filter(|object| object["kind"] == "Node").cloned().collect();
         for object in &mut objects {
             object.as_object_mut().expect("an object").remove("status");
-            // Recordings leave out what is not read.
+            // Recordings omit the fields that CAPW does not read.
             if object["kind"] == "DaemonSet" {
                 let labels = json!({"app": object["metadata"]["name"]});
                 object["spec"]["selector"] = json!({"matchLabels": labels});
                 object["spec"]["template"]["metadata"] = json!({"labels": labels});
-                // No kubelet makes these Nodes ready.
+                // No kubelet makes these Nodes Ready.
                 object["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
             }
         }

@@ -1,5 +1,5 @@
-//! A directory that lives as long as a story: certificates, data, logs. After a failure its files are copied to `out/failed`, and it says how
-//! the logs with errors end. It must not be used for anything that outlives the story.
+//! A directory that lives as long as a story: certificates, data, logs. After a failure its files are copied to `out/failed`, and the ends of
+//! the logs with errors are printed. It must not be used for anything that outlives the story.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use std::sync::{Mutex, PoisonError};
 use super::guardian;
 use super::tools::checkout;
 
-/// Lines of a log that are printed after a failure.
+/// The number of log lines that are printed after a failure.
 const TAIL: usize = 20;
-/// Characters of such a line.
+/// The most characters of such a line.
 const WIDTH: usize = 300;
 
-/// Those that are there now, for a test that is ended from outside.
+/// The existing directories, for a test that is ended from outside.
 static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The directory; removed on drop.
+/// The scratch directory; removed on drop.
 pub(super) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes `capw-NAME.XXXXXX` in the system's directory for temporary files.
+    /// Creates `capw-NAME.XXXXXX` in the system's directory for temporary files.
     pub(super) fn new(name: &str) -> Self {
         let dir = tempfile::Builder::new().prefix(&format!("capw-{name}.")).tempdir().expect("a directory for temporary files ($TMPDIR)");
         let path = dir.keep();
@@ -40,7 +40,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Writes a file below the directory, making its parent directories, and gives its path.
+    /// Writes a file below the directory, creating its parent directories, and returns its path.
     pub(super) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path.join(name);
         if let Some(parent) = path.parent() {
@@ -57,7 +57,7 @@ impl Drop for Scratch {
             report(&self.path);
         }
         LIVING.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.path);
-        // With CAPW_KEEP set it stays, also of a story that passed.
+        // With CAPW_KEEP set the directory stays, also after a story that passed.
         if std::env::var_os("CAPW_KEEP").is_some() {
             eprintln!("kept: {}", self.path.display());
         } else {
@@ -67,12 +67,12 @@ impl Drop for Scratch {
     }
 }
 
-/// Reports all that are there.
+/// Reports all existing directories.
 pub(super) fn report_all() {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|path| report(path));
 }
 
-/// Copies the files to a place that outlives the test, and prints how the logs with errors end.
+/// Copies the files to a place that outlives the test, and prints the ends of the logs with errors.
 fn report(scratch: &Path) {
     let mut files: Vec<PathBuf> = fs::read_dir(scratch).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|path| path.is_file());
@@ -99,7 +99,7 @@ pub(super) fn keep(directory: &Path, files: &[PathBuf]) {
     }
 }
 
-/// `out/failed/TEST/attempt-N`, where `cargo xtask` looks.
+/// `out/failed/TEST/attempt-N`, where `cargo xtask` finds the files.
 fn place() -> PathBuf {
     let own = |name: &str| std::env::var(name).ok();
     let failed = own("CAPW_FAILED").map_or_else(|| checkout().join("out/failed"), PathBuf::from);
@@ -107,7 +107,7 @@ fn place() -> PathBuf {
     failed.join(test.replace("::", ".")).join(format!("attempt-{}", own("NEXTEST_ATTEMPT").unwrap_or_else(|| "1".to_owned())))
 }
 
-/// Of Go programs (klog, zap) and of CAPW.
+/// Whether a log of a Go program (klog, zap) or of CAPW has errors.
 fn has_errors(log: &Path) -> bool {
     let bytes = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -117,7 +117,7 @@ fn has_errors(log: &Path) -> bool {
     })
 }
 
-/// The last `count` lines of a file, each cut; empty if it cannot be read.
+/// The last `count` lines of a file, each cut; empty if the file is unreadable.
 pub(super) fn last_lines(path: &Path, count: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

@@ -1,4 +1,4 @@
-//! Looking for a secret in files, in every form in which programs write a text down. It must not judge.
+//! Searches files for a secret, in every form in which programs write a text. It must not judge.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,17 +8,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::bytes::Regex;
 
-/// Files below a directory that hold a text: as it is, in UTF-16 as Windows writes it, or in base64. Files with a second name are
-/// left out: they are those of the programs and of the prepared prefix, which all guests share and none writes.
+/// Files below a directory that contain a text: as it is, in UTF-16 as Windows writes it, or in base64. Files with a second hard link are
+/// skipped: they belong to the programs and the prepared prefix, which all guests share and no guest writes.
 pub fn files_with(directory: &Path, text: &str) -> Vec<PathBuf> {
     let forms: Vec<String> = forms(text).iter().map(|form| form.iter().map(|byte| format!("\\x{byte:02x}")).collect()).collect();
     let any = Regex::new(&format!("(?-u){}", forms.join("|"))).expect("bytes are a pattern");
-    // What is gone by now holds nothing.
+    // A file that was deleted meanwhile contains nothing.
     let holds = |file: &PathBuf| fs::read(file).is_ok_and(|bytes| any.is_match(&bytes));
     files(directory).into_iter().filter(|file| is_own(file)).filter(holds).collect()
 }
 
-/// Whether a file is one, and has no second name.
+/// Whether the path is a regular file without a second hard link.
 pub fn is_own(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok_and(|about| about.is_file() && about.nlink() == 1)
 }
@@ -35,7 +35,7 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
 
 fn forms(text: &str) -> Vec<Vec<u8>> {
     let mut forms = vec![text.as_bytes().to_vec(), text.encode_utf16().flat_map(u16::to_le_bytes).collect()];
-    // A text within a longer one begins at any of the three places of a group; the characters at its ends hold bits of others.
+    // A text within a longer text begins at any of the three bytes of a group; its first and last characters may contain bits of other bytes.
     for before in 0..3 {
         let encoded = STANDARD_NO_PAD.encode([vec![0; before], text.as_bytes().to_vec()].concat());
         let (start, end) = ((before * 8).div_ceil(6), (before + text.len()) * 8 / 6);

@@ -1,12 +1,12 @@
-//! Where the random numbers of stories come from: the same ones in each run, unless it is asked for others.
+//! The seed for the random numbers of stories: the same in each run, unless `CAPW_SEED` changes it.
 
 use capw_patience::step;
 use rand::Rng;
 
-/// Of the gate.
+/// The default seed.
 const USUAL: u64 = 7;
 
-/// `CAPW_SEED`: a number, or `random`. Says which it is, so that a run can be repeated.
+/// `CAPW_SEED`: a number, or `random`. Prints the seed, so that a run can be repeated.
 pub fn seed() -> u64 {
     let seed = match std::env::var("CAPW_SEED").as_deref() {
         Err(_) => USUAL,

@@ -1,4 +1,4 @@
-//! The command lines of the programs that make a control plane. It must not start or wait for any of them.
+//! The command lines of a control plane's programs. It must not start or wait for any of them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::ports::free_port;
 use super::process::Process;
 use super::tools::Tools;
 
-/// The programs of one control plane, described.
+/// The programs of one control plane, not started.
 pub(super) struct Servers {
-    /// Of the API server.
+    /// The port of the API server.
     pub(super) port: u16,
-    // Dropped, and so ended, from first to last: what uses the API server goes before it.
+    // Dropped, and so ended, from first to last: clients of the API server end before it.
     pub(super) scheduler: Option<Process>,
     pub(super) controller_manager: Process,
     pub(super) api_server: Process,
@@ -21,7 +21,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// In `dir`, where certificates and kubeconfigs are to be, with the API server on `port`.
+    /// The programs in `dir`, which will contain certificates and kubeconfigs, with the API server on `port`.
     pub(super) fn new(dir: &Path, port: u16, options: &Options) -> Self {
         let tools = Tools::ensure();
         let (etcd, etcd_url) = etcd(tools, dir);
@@ -35,15 +35,15 @@ impl Servers {
     }
 }
 
-/// One line per request when it is answered. A watch has one when it begins, another when it ends.
+/// One line per answered request. A watch has one line at its start, another at its end.
 pub(super) const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 ";
 
-/// A program in Go that takes memory rather than time: they live for a minute or two, and their start is half of a story. They collect garbage only
-/// near the limit, which most of them never come to.
+/// A Go program that uses memory rather than time: it lives for a minute or two, and its start is half of a story. It collects garbage only
+/// near the limit, which most never reach.
 pub(super) fn go(name: &str, program: &Path, dir: &Path) -> Process {
     Process::new(name, program, dir).env("GOGC", "off").env("GOMEMLIMIT", "1000MiB")
 }
@@ -52,7 +52,7 @@ fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {
     let (url, peer) = (format!("http://127.0.0.1:{}", free_port()), format!("http://127.0.0.1:{}", free_port()));
     let process = go("etcd", &tools.etcd, dir).args([
         "--data-dir=etcd".to_owned(),
-        // The data are worth nothing after a crash of the machine; this saves seconds.
+        // The data is worthless after a crash of the machine; this saves seconds.
         "--unsafe-no-fsync".to_owned(),
         format!("--listen-client-urls={url}"),
         format!("--advertise-client-urls={url}"),
@@ -94,7 +94,7 @@ const API_SERVER: [&str; 21] = [
     "--allow-privileged",
     "--audit-policy-file=audit-policy.yaml",
     "--audit-log-path=audit.jsonl",
-    // Megabytes before a new file is begun: never, so that a mark in it stays good.
+    // Megabytes before the log rotates: never, so that a mark in it stays valid.
     "--audit-log-maxsize=100000",
     "--shutdown-delay-duration=0s",
 ];
@@ -105,8 +105,8 @@ fn controller_manager(tools: &Tools, dir: &Path, more: &[String]) -> Process {
     go("kube-controller-manager", &tools.kube_controller_manager, dir).args(ours).args(CONTROLLER_MANAGER).args(more)
 }
 
-/// What no story has to do with: volumes, devices, load balancers, and workloads that need pods which run. Each controller lists and watches what
-/// it is for, with a token of its own.
+/// Controllers that no story needs: for volumes, devices, load balancers, and workloads whose pods must run. Each controller lists and watches
+/// its objects, with a token of its own.
 const LEFT_OUT: [&str; 22] = [
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -142,9 +142,9 @@ const CONTROLLER_MANAGER: [&str; 12] = [
     "--cluster-signing-cert-file=pki/ca.crt",
     "--cluster-signing-key-file=pki/ca.key",
     "--allocate-node-cidrs",
-    // Leases that come late on a busy machine are no subject of any story.
+    // Late leases on a busy machine are not the subject of any story.
     "--node-monitor-grace-period=5m",
-    // Its client is held to 20 requests a second otherwise: 6 s until tokens are signed instead of 0.8 s.
+    // By default the client is limited to 20 requests a second: 6 s until tokens are signed instead of 0.8 s.
     "--kube-api-qps=200",
     "--kube-api-burst=400",
 ];

@@ -1,4 +1,4 @@
-//! A simulated vCenter or Proxmox VE cluster whose VMs have simulated guests, which read what they are given and speak as real ones do. It
+//! A simulated vCenter or Proxmox VE cluster whose VMs have simulated guests, which read their data and report as real ones do. It
 //! must not judge.
 
 use std::fmt::{self, Display};
@@ -19,16 +19,16 @@ use super::guardian;
 use super::process::send;
 use super::tools::Tools;
 
-/// The folder that VMs are made in.
+/// The folder of the VMs.
 const FOLDER: &str = "capw";
 const SECRET: &str = "hypervisor-login";
 
-/// What is simulated.
+/// The simulated product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// By govmomi's simulator.
+    /// vCenter, by govmomi's simulator.
     Vsphere,
-    /// By fakepve.
+    /// A Proxmox VE cluster, by fakepve.
     Proxmox,
 }
 
@@ -42,7 +42,7 @@ impl Display for Product {
 }
 
 impl Product {
-    /// Name of its program.
+    /// Name of the simulator's program.
     fn name(self) -> &'static str {
         match self {
             Self::Vsphere => "vcsim",
@@ -50,8 +50,8 @@ impl Product {
         }
     }
 
-    /// For how long its guests' files may show a VM after its end: a vCenter's are written by looks, 20 ms apart on an idle machine; those of
-    /// a Proxmox VE cluster go before its VM does.
+    /// How long the guests' files may show a VM after its end: a vCenter's are updated by polling, every 20 ms on an idle machine; those of
+    /// a Proxmox VE cluster are removed before its VM.
     pub fn lag(self) -> Duration {
         match self {
             Self::Vsphere => Duration::from_secs(5),
@@ -60,7 +60,7 @@ impl Product {
     }
 }
 
-/// Dropped, it ends.
+/// A running simulator. It ends when dropped.
 pub struct Simulator {
     product: Product,
     process: Child,
@@ -70,7 +70,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Starts one for the WindowsHypervisor `NAMESPACE/NAME`, whose VMs lie with the simulated ones of `capw`, which runs their guests too.
+    /// Starts a simulator for the WindowsHypervisor `NAMESPACE/NAME`. Its VMs are among the simulated VMs of `capw`, which runs their guests too.
     pub fn start(product: Product, cp: &ControlPlane, capw: &Capw, hypervisor: &str) -> Self {
         let pki = cp.directory().join("pki");
         let read = |name: &str| std::fs::read_to_string(pki.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -102,7 +102,7 @@ impl Simulator {
         simulator
     }
 
-    /// Has a command carried out: JSON for the vCenter, a Python expression for the cluster.
+    /// Executes a command: JSON for the vCenter, a Python expression for the cluster.
     pub fn ask(&self, command: &str) -> Value {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         let (input, lines) = &mut *commands;
@@ -113,12 +113,12 @@ impl Simulator {
         answer
     }
 
-    /// SIGSTOP: it holds its connections and does not answer.
+    /// Sends SIGSTOP: the simulator keeps its connections and does not answer.
     pub fn freeze(&self) {
         send(self.process.id(), Signal::STOP);
     }
 
-    /// SIGCONT, after [`Simulator::freeze`].
+    /// Sends SIGCONT, after [`Simulator::freeze`].
     pub fn thaw(&self) {
         send(self.process.id(), Signal::CONT);
     }
@@ -137,7 +137,7 @@ impl Simulator {
         };
     }
 
-    /// `HOST:PORT`.
+    /// The address `HOST:PORT`.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -154,7 +154,7 @@ impl Simulator {
         spec
     }
 
-    /// What machines get their bootstrap data by.
+    /// The channel of the machines' bootstrap data.
     pub fn channel(&self) -> &'static str {
         match self.product {
             Product::Vsphere => "GuestInfo",

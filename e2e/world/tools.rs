@@ -1,5 +1,5 @@
-//! Where the programs are: the versioned cache that `e2e/tools/build.sh` fills. It must not build anything by itself and must
-//! not look for programs elsewhere: a test means the versions that the go.mod files pin.
+//! The paths of the programs: the versioned cache that `e2e/tools/build.sh` fills. It must not build anything itself and must
+//! not look for programs elsewhere: a test uses the versions that the go.mod files pin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ const KUBERNETES: &str = include_str!("../tools/kubernetes/go.mod");
 const CLUSTER_API: &str = include_str!("../tools/cluster-api/go.mod");
 const CERT_MANAGER: &str = include_str!("../tools/cert-manager/go.mod");
 
-/// Paths of the programs and manifests, all there.
+/// Paths of the programs and manifests, which all exist.
 #[derive(Debug, Clone)]
 pub struct Tools {
     /// etcd.
@@ -30,19 +30,19 @@ pub struct Tools {
     pub capi_core: PathBuf,
     /// clusterctl.
     pub clusterctl: PathBuf,
-    /// Core's definitions, rights and webhooks, without what needs pods.
+    /// Core's definitions, rights and webhooks, without the objects that need pods.
     pub capi_core_manifests: PathBuf,
     /// Core as published, for clusterctl.
     pub core_components: PathBuf,
     /// Core's metadata.yaml, for clusterctl.
     pub core_metadata: PathBuf,
-    /// What stands for cert-manager.
+    /// The stand-in for cert-manager.
     pub cert_manager: PathBuf,
-    /// Version of Kubernetes, as `v1.36.3`.
+    /// Version of Kubernetes, e.g. `v1.36.3`.
     pub kubernetes_version: String,
-    /// Version of Cluster API, as `v1.14.2`.
+    /// Version of Cluster API, e.g. `v1.14.2`.
     pub cluster_api_version: String,
-    /// Version of cert-manager, as `v1.21.2`.
+    /// Version of cert-manager, e.g. `v1.21.2`.
     pub cert_manager_version: String,
 }
 
@@ -111,7 +111,7 @@ impl Tools {
     }
 }
 
-/// Where the programs are: `tools` below `$CAPW_CACHE`, or below the user's directory for caches.
+/// The directory of the programs: `tools` below `$CAPW_CACHE`, or below the user's directory for caches.
 pub fn programs() -> PathBuf {
     let own = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = own("CAPW_CACHE").map(|dir| checkout().join(dir)).or_else(|| Some(PathBuf::from(own("XDG_CACHE_HOME")?).join("capw")));
@@ -125,13 +125,13 @@ pub fn checkout() -> &'static Path {
 }
 
 impl Tools {
-    /// A program whose source is ours, as `vcsim`; runs build.sh if it is missing.
+    /// A program with our own source, e.g. `vcsim`; runs build.sh if it is missing.
     pub fn own(name: &str) -> PathBuf {
         let answer = Command::new(checkout().join("e2e/tools/build.sh")).args(["--path", name]).output().expect("build.sh runs");
         assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
         let path = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim_end());
         if !path.is_file() {
-            // Not part of what is built for all.
+            // This program is not built by default.
             build((name == "previous").then_some(name));
         }
         path

@@ -1,4 +1,4 @@
-//! The VMs of simulated hypervisors, as they lie on disk: the only place that knows of a VM which the program under test has
+//! The VMs of simulated hypervisors on disk: the only record of a VM that the program under test has
 //! forgotten. It must not judge and must not change anything.
 
 use std::path::Path;
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::client::text;
 
-/// A directory of a VM, whole or not.
+/// The directory of a VM, complete or not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SimulatedVm {
     /// Name of the data centre, `NAMESPACE.NAME` of the WindowsHypervisor unless its spec names one.
     pub datacenter: String,
-    /// The directory's name: the UUID, with `.new` or `.gone` while it is made or removed.
+    /// The directory's name: the UUID, with `.new` or `.gone` while the VM is created or removed.
     pub directory: String,
-    /// Name of the WindowsMachine; empty when the directory holds no record yet, or no longer.
+    /// Name of the WindowsMachine; empty while the directory has no record, before or after.
     pub name: String,
     /// `NAMESPACE/NAME` of the Cluster.
     pub cluster: String,
@@ -24,18 +24,18 @@ pub struct SimulatedVm {
     pub cpus: u64,
     /// Whether its seed is attached.
     pub seeded: bool,
-    /// `Off`, `On` or `Stopping`, as it was switched last.
+    /// `Off`, `On` or `Stopping`, as last switched.
     pub power: String,
 }
 
 impl SimulatedVm {
-    /// Whether it is neither being made nor being removed.
+    /// Whether the VM is neither being created nor being removed.
     pub fn is_whole(&self) -> bool {
         !self.directory.contains('.')
     }
 }
 
-/// Everything that is there below a directory given with `--simulated-state`, sorted. What goes while it looks is left out.
+/// All VMs below a directory given with `--simulated-state`, sorted. A VM that is removed during the listing is omitted.
 pub fn simulated_vms(state: &Path) -> Vec<SimulatedVm> {
     let mut vms = Vec::new();
     for datacenter in directories(state) {
@@ -59,7 +59,7 @@ pub fn simulated_vms(state: &Path) -> Vec<SimulatedVm> {
     vms
 }
 
-/// Names of the directories in a directory; none if it is not there.
+/// Names of the directories in a directory; none if it does not exist.
 fn directories(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
     let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

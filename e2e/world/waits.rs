@@ -1,15 +1,15 @@
-//! How long objects waited for their pass, from the program's own histogram. It must not know what they waited for.
+//! How long objects waited to be reconciled, from the program's own histogram. It must not know the reasons.
 
 use std::collections::BTreeMap;
 
 const BUCKETS: &str = "capw_queue_duration_seconds_bucket{";
 
-/// Waits of all controllers, by upper bound in seconds: how many were at most as long.
+/// Waits of all controllers, by upper bound in seconds: how many waits were within the bound.
 #[derive(Debug, Default, Clone)]
 pub struct Waits(BTreeMap<u64, (String, u64)>);
 
 impl Waits {
-    /// From the metrics' text.
+    /// Parses the text of the metrics.
     pub fn of(metrics: &str) -> Self {
         let mut waits = Self::default();
         for line in metrics.lines().filter_map(|line| line.strip_prefix(BUCKETS)) {
@@ -24,7 +24,7 @@ impl Waits {
         waits
     }
 
-    /// Those that are not in an earlier look.
+    /// The waits since an earlier reading.
     pub fn since(mut self, before: &Self) -> Self {
         for (order, (_, count)) in &mut self.0 {
             *count -= before.0.get(order).map_or(0, |(_, count)| *count);
@@ -32,17 +32,17 @@ impl Waits {
         self
     }
 
-    /// The smallest bound that so many percent kept, as a text with its unit.
+    /// The smallest bound for this percentage of waits, as a text with its unit.
     pub fn within(&self, percent: u64) -> String {
         self.bound(percent).map_or_else(|| "-".to_owned(), |(_, bound)| format!("≤ {bound}"))
     }
 
-    /// The same, in milliseconds; `None` if nothing waited.
+    /// The smallest bound for this percentage of waits, in milliseconds; `None` if nothing waited.
     fn milliseconds(&self, percent: u64) -> Option<u64> {
         self.bound(percent).map(|(order, _)| order)
     }
 
-    /// Whether 99 of 100 waited no more than so many times as long as `before`. Waits below `least` milliseconds count as that.
+    /// Whether the 99th percentile is at most `times` as long as in `before`. Waits below `least` milliseconds count as `least`.
     pub fn is_at_most(&self, times: u64, before: &Self, least: u64) -> bool {
         let longest = |waits: &Self| waits.milliseconds(99).expect("objects waited").max(least);
         longest(self) <= times * longest(before)

@@ -1,14 +1,14 @@
-//! How a program asks the API server: a kubeconfig with the pod's own token. The kubelet renews the token in its file, and the program reads it
-//! there again, so the kubeconfig holds no secret.
+//! A program's access to the API server: a kubeconfig that refers to the pod's own token. The kubelet renews the token in its file, from which the
+//! program re-reads it, so the kubeconfig contains no secret.
 
 use serde_json::{Value, json};
 
 use crate::node::{Failure, Node, write};
 
-/// Writes the kubeconfig of a program and says where it is.
+/// Writes the kubeconfig of a program and returns its path.
 pub fn kubeconfig(node: &Node, program: &str) -> Result<String, Failure> {
     let path = node.written(program, "kubeconfig");
-    // JSON is YAML.
+    // JSON is valid YAML.
     write(&path, &format!("{:#}\n", content(node)))?;
     Ok(path.display().to_string())
 }

@@ -1,8 +1,8 @@
-//! The network that calico-node makes of a node, in HNS: of type Overlay where Calico's pools use VXLAN, of type L2Bridge with BGP. Calico's endpoint
+//! The HNS network that calico-node creates on a node: of type Overlay if Calico's pools use VXLAN, of type L2Bridge with BGP. Calico's endpoint
 //! of the node itself has the third address of the node's block, which no pod gets; in an overlay it is the source VIP.
 //! <https://github.com/projectcalico/calico/blob/v3.32.1/node/pkg/lifecycle/startup/startup_windows.go> (`ensureNetworkForOS`),
-//! <https://github.com/projectcalico/calico/blob/v3.32.1/cni-plugin/pkg/dataplane/windows/dataplane_windows.go> (`SetupVxlanNetwork`); kube-proxy's
-//! script of SIG Windows looks for the same:
+//! <https://github.com/projectcalico/calico/blob/v3.32.1/cni-plugin/pkg/dataplane/windows/dataplane_windows.go> (`SetupVxlanNetwork`); the
+//! kube-proxy script of SIG Windows checks the same:
 //! <https://github.com/kubernetes-sigs/sig-windows-tools/blob/401ee6fcd8369cd8c293bd361275fdbe6f24ed07/hostprocess/calico/kube-proxy/start.ps1>
 
 use std::fmt::{Display, Formatter};
@@ -14,18 +14,18 @@ use crate::hcn::{self, Kind};
 use crate::kube_proxy::NodeNetwork;
 use crate::node::Failure;
 
-/// Calico's network of this node.
+/// Calico's network on this node.
 pub struct Calico<'a, Ask> {
-    /// Its name in HNS.
+    /// The network's name in HNS.
     pub name: &'a str,
-    /// Asks HNS for all objects of a kind with a name.
+    /// A function that returns all objects of a kind and name from HNS.
     pub ask: Ask,
 }
 
-/// What kube-proxy depends on.
+/// The properties that kube-proxy depends on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Made {
-    /// Of the network: after a restart of Windows calico-node recreates it, with another one.
+    /// The network's ID: after a restart of Windows, calico-node recreates the network with another ID.
     id: String,
     source_vip: Option<Ipv4Addr>,
 }
@@ -44,7 +44,7 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> Calico<'_, Ask> {
         format!("{}_ep", self.name)
     }
 
-    /// The address of Calico's endpoint in this network. Calico has been seen to leave one of an earlier network, and to make two:
+    /// The address of Calico's endpoint in this network. Calico sometimes leaves an endpoint of an earlier network, or creates two:
     /// <https://github.com/projectcalico/calico/issues/9142>. The choice must not depend on HNS's order.
     fn address(&self, network: &str) -> Result<Option<Ipv4Addr>, Failure> {
         let endpoints = (self.ask)(Kind::Endpoint, &self.endpoint())?;
@@ -82,7 +82,7 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Calico<
         Ok(made.source_vip)
     }
 
-    /// Nor while a part is missing: kube-proxy makes itself what endpoint it lacks for the source VIP, and calico-node is about to make that.
+    /// Ignores a network with a missing part: kube-proxy would create a missing source VIP endpoint itself, and calico-node is about to create it.
     /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/proxy/winkernel/proxier.go> (`newSourceVIP`)
     fn changed(&self, before: &Made) -> Result<Option<String>, Failure> {
         let now = self.made()?;
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Calico's network in an HNS that has these objects, and others.
+    /// Calico's network in an HNS with these objects and others.
     fn calico<'a>(networks: &'a Value, endpoints: &'a Value) -> Calico<'static, impl Fn(Kind, &str) -> Result<Vec<Value>, Failure> + 'a> {
         let ask = move |kind, name: &str| {
             let objects = if kind == Kind::Network { networks } else { endpoints };

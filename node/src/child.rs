@@ -1,4 +1,4 @@
-//! The program of the pod, as a child process. It prints into the container's log.
+//! The program of the pod, as a child process. Its output goes to the container's log.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Child {
         Ok(Self { name, process })
     }
 
-    /// Waits until there is what `look` looks for, with a pause between two looks. Its end is noticed at once.
+    /// Polls `look` until it returns a value, and pauses between two calls. The end of the child is noticed at once.
     pub fn until<T>(&mut self, pause: Duration, mut look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
         let mut next = Instant::now();
         loop {
@@ -46,7 +46,7 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Without this program nothing watches over its child.
+    /// Kills the child, because nothing supervises it without this program.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

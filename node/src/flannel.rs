@@ -11,13 +11,13 @@ use crate::say;
 use crate::subnet;
 
 const PROGRAM: &str = "flanneld";
-/// The file by which containerd learns of the network. It calls the node's network ready from then on.
+/// The file that announces the network to containerd, which then reports the node's network as ready.
 const CONFLIST: &str = "10-flannel.conflist";
-/// Where the settings have the node's address in it.
+/// The placeholder of the node's address in the settings.
 const NODE_ADDRESS: &str = "$(NODE_ADDRESS)";
 
-/// Runs flanneld until it ends, or until HNS, which `ask` asks for all objects of a kind with a name, has lost the network: flanneld makes it only when
-/// it starts.
+/// Runs flanneld until it ends, or until HNS has lost the network, because flanneld creates the network only at its start. `ask` returns all objects
+/// of a kind and name from HNS.
 pub fn run(node: &Node, ask: impl Fn(Kind, &str) -> Result<Vec<Value>, Failure>) -> Result<(), Failure> {
     let program = node.program(PROGRAM)?;
     let conflist = node.setting("cni.conflist")?;
@@ -31,7 +31,7 @@ pub fn run(node: &Node, ask: impl Fn(Kind, &str) -> Result<Vec<Value>, Failure>)
     }
     node.wait_for_address()?;
     let kubeconfig = access::kubeconfig(node, "flannel")?;
-    // One of an earlier run, or of a network that is gone since Windows started, says nothing.
+    // A file of an earlier run, or of a network from before the last Windows start, is outdated.
     remove(&node.subnet_file())?;
     let mut flanneld = Child::start(&program, &arguments(node, &kubeconfig))?;
     let subnet = flanneld.until(PAUSE, || Ok(subnet::read(&node.subnet_file())))?;
@@ -48,8 +48,8 @@ pub fn run(node: &Node, ask: impl Fn(Kind, &str) -> Result<Vec<Value>, Failure>)
     Err(Failure(why))
 }
 
-/// It reads its own Node, and is told the adapter: it would ask PowerShell for the one with the default route. Without `--ip-masq`: that would have the
-/// CNI plugins translate addresses a second time, for all but the node's own pods.
+/// flanneld reads its own Node. The arguments name the adapter, because flanneld would otherwise query PowerShell for the default route. They omit
+/// `--ip-masq`, with which the CNI plugins would translate addresses a second time, for all except the node's own pods.
 fn arguments(node: &Node, kubeconfig: &str) -> Vec<String> {
     vec![
         "--kube-subnet-mgr".into(),
@@ -68,7 +68,7 @@ mod tests {
     use crate::node::read;
     use crate::node::tests::{node, program};
 
-    /// A drive with a flanneld that writes its subnet, if it gets so far, and a host-local that gives one address.
+    /// A drive with a flanneld that writes its subnet, if it gets so far, and a host-local that returns one address.
     fn drive(delegate: &str, makes_network: bool) -> (tempfile::TempDir, Node) {
         let drive = tempfile::tempdir().unwrap();
         let node = node(drive.path());
@@ -83,7 +83,7 @@ mod tests {
         (drive, node)
     }
 
-    /// HNS has every network.
+    /// Simulates an HNS that has every network.
     fn has_it(_: Kind, name: &str) -> Result<Vec<Value>, Failure> {
         Ok(vec![serde_json::json!({"ID": "A", "Name": name})])
     }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(why, "HNS no longer has the network n: flanneld has to start again, and recreates it");
     }
 
-    /// The network is handed to containerd only once flanneld has it, and what an earlier run left does not count.
+    /// containerd learns of the network only after flanneld created it; files of an earlier run do not count.
     #[test]
     fn the_network_is_told_last_with_the_nodes_address() {
         for delegate in ["win-overlay", "win-bridge"] {
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Otherwise the first pod would get it.
+    /// Otherwise the first pod would get the gateway's address.
     #[test]
     fn no_network_is_told_whose_gateway_pods_may_get() {
         for (delegate, told) in [("win-overlay", true), ("win-bridge", false)] {

@@ -1,4 +1,4 @@
-//! HNS, the networking service of Windows, asked for what it has. All `unsafe` code of this program is in this file.
+//! Queries HNS, the networking service of Windows. All `unsafe` code of this program is in this file.
 //! <https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-declaration-handles>
 
 use std::fmt::{Display, Formatter};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::node::Failure;
 
-/// Between two looks at what changes there: HNS makes one caller wait for another, and CNI plugins are callers too.
+/// The pause between two checks for changes. HNS serves one caller at a time, and CNI plugins are callers too.
 pub const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// A kind of objects.
+/// A kind of HNS object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Network,
@@ -29,7 +29,7 @@ impl Display for Kind {
     }
 }
 
-/// The properties of each object of this kind that has this name, as HNS shows them in version 2 of its API.
+/// Returns the properties of each object of this kind and name, in version 2 of HNS's API.
 pub fn named(kind: Kind, name: &str) -> Result<Vec<Value>, Failure> {
     let failed = |why: &dyn Display| Failure(format!("HNS, asked for each {kind} with the name {name}: {why}"));
     let query = query(Some(name));
@@ -37,7 +37,7 @@ pub fn named(kind: Kind, name: &str) -> Result<Vec<Value>, Failure> {
     for id in listed(kind, &query).map_err(|why| failed(&why))? {
         match calls::properties(kind, id, &query) {
             Ok(properties) => found.push(serde_json::from_str(&properties).map_err(|error| failed(&format!("{error}: {properties}")))?),
-            // It has gone since it was listed.
+            // The object was deleted after it was listed.
             Err(refusal) if refusal.is_missing() => {}
             Err(refusal) => return Err(failed(&refusal)),
         }
@@ -50,7 +50,7 @@ pub fn all(kind: Kind) -> Result<Vec<u128>, Failure> {
     listed(kind, &query(None)).map_err(|why| Failure(format!("HNS, asked for each {kind}: {why}")))
 }
 
-/// The objects that a query asks for, or why HNS does not tell them.
+/// Returns the objects that match a query, or the reason why HNS does not list them.
 fn listed(kind: Kind, query: &str) -> Result<Vec<u128>, String> {
     let list = calls::enumerate(kind, query).map_err(|refusal| refusal.to_string())?;
     ids(&list).ok_or_else(|| format!("the answer is no list of GUIDs: {list}"))
@@ -66,12 +66,12 @@ pub fn network_type(network: &Value) -> &str {
     network.get("Type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a network is a bridge. kube-proxy compares so.
+/// Whether a network is a bridge. kube-proxy compares in the same way.
 pub fn is_bridge(network: &Value) -> bool {
     network_type(network).eq_ignore_ascii_case("L2Bridge")
 }
 
-/// What HNS is asked, as kube-proxy and the CNI plugins ask, for the objects with a name or for all.
+/// The query for the objects with a name, or for all, in the form that kube-proxy and the CNI plugins use.
 /// <https://github.com/microsoft/hnslib/blob/v0.1.2/hcn/hcnnetwork.go> (`GetNetworkByName`, `ListNetworks`)
 fn query(name: Option<&str>) -> String {
     let version = json!({"Major": 2, "Minor": 0});
@@ -82,22 +82,23 @@ fn query(name: Option<&str>) -> String {
     query.to_string()
 }
 
-/// `["D8B0C8A1-5C6F-4F43-9D6B-2B1C5F0E7A11"]`
+/// Parses a list of GUIDs: `["D8B0C8A1-5C6F-4F43-9D6B-2B1C5F0E7A11"]`.
 fn ids(list: &str) -> Option<Vec<u128>> {
     let list: Vec<String> = serde_json::from_str(list).ok()?;
     list.iter().map(|id| u128::from_str_radix(&id.replace('-', ""), 16).ok()).collect()
 }
 
-/// Why HNS does not do what it is asked.
+/// An error of HNS.
 struct Refusal {
     /// An `HRESULT`.
     code: u32,
-    /// What HNS adds: `{"Error": "a sentence", ...}`, or nothing.
+    /// HNS's error record, which may be empty: `{"Error": "a sentence", ...}`.
     record: String,
 }
 
 impl Refusal {
-    /// `HCN_E_NETWORK_NOT_FOUND`, `HCN_E_ENDPOINT_NOT_FOUND`. <https://learn.microsoft.com/virtualization/api/hcn/reference/hcnhresult>
+    /// Whether the code is `HCN_E_NETWORK_NOT_FOUND` or `HCN_E_ENDPOINT_NOT_FOUND`.
+    /// <https://learn.microsoft.com/virtualization/api/hcn/reference/hcnhresult>
     fn is_missing(&self) -> bool {
         matches!(self.code, 0x803B_0001 | 0x803B_0002)
     }
@@ -131,7 +132,7 @@ mod calls {
 
     use super::{Kind, Refusal};
 
-    /// The functions for a kind of objects.
+    /// The functions for one kind of object.
     struct Functions {
         enumerate: unsafe extern "system" fn(PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
         open: unsafe extern "system" fn(*const GUID, *mut *mut c_void, *mut PWSTR) -> HRESULT,
@@ -156,25 +157,25 @@ mod calls {
         }
     }
 
-    /// The list of the objects that the query asks for.
+    /// Returns the list of the objects that match the query.
     pub fn enumerate(kind: Kind, query: &str) -> Result<String, Refusal> {
         let (query, mut list, mut record) = (wide(query), Text::none(), Text::none());
-        // SAFETY: the query ends with a zero, and both texts can be put where the pointers lead.
+        // SAFETY: the query ends with a zero, and both pointers may be written to.
         let result = unsafe { (functions(kind).enumerate)(query.as_ptr(), &raw mut list.0, &raw mut record.0) };
         answer(result, &list, &record)
     }
 
-    /// The properties of an object.
+    /// Returns the properties of an object.
     pub fn properties(kind: Kind, id: u128, query: &str) -> Result<String, Refusal> {
         let (id, query, mut handle, mut record) = (GUID::from_u128(id), wide(query), null_mut(), Text::none());
         let Functions { open, query: ask, close, .. } = functions(kind);
-        // SAFETY: the GUID is there to be read; the handle and the text can be put where the pointers lead.
+        // SAFETY: the GUID is readable; the pointers for the handle and the text may be written to.
         let result = unsafe { open(&raw const id, &raw mut handle, &raw mut record.0) };
         answer(result, &Text::none(), &record)?;
         let (mut properties, mut record) = (Text::none(), Text::none());
-        // SAFETY: the handle is open, the query ends with a zero, and both texts can be put where the pointers lead.
+        // SAFETY: the handle is open, the query ends with a zero, and both pointers may be written to.
         let result = unsafe { ask(handle, query.as_ptr(), &raw mut properties.0, &raw mut record.0) };
-        // SAFETY: the handle is open, and not used any more.
+        // SAFETY: the handle is open, and is not used afterwards.
         unsafe { close(handle) };
         answer(result, &properties, &record)
     }
@@ -183,12 +184,12 @@ mod calls {
         if result >= 0 { Ok(text.read()) } else { Err(Refusal { code: result.cast_unsigned(), record: record.read() }) }
     }
 
-    /// UTF-16 with a zero at the end.
+    /// Converts a text to UTF-16 with a zero at the end.
     fn wide(text: &str) -> Vec<u16> {
         text.encode_utf16().chain([0]).collect()
     }
 
-    /// A text that HNS gives, which its caller frees; null while there is none.
+    /// A text that HNS allocates and its caller frees; null if there is none.
     struct Text(PWSTR);
 
     impl Text {
@@ -200,7 +201,7 @@ mod calls {
             if self.0.is_null() {
                 return String::new();
             }
-            // SAFETY: HNS has put a zero at the end, so all units up to it can be read.
+            // SAFETY: HNS ends the text with a zero, so all units before it are readable.
             let units = unsafe { slice::from_raw_parts(self.0, (0..).take_while(|at| *self.0.add(*at) != 0).count()) };
             String::from_utf16_lossy(units)
         }
@@ -208,18 +209,18 @@ mod calls {
 
     impl Drop for Text {
         fn drop(&mut self) {
-            // SAFETY: HNS has allocated it for this, and nothing refers to it any more. Null may be freed.
+            // SAFETY: HNS allocated the text for this purpose, and no reference to it remains. Null may be freed.
             unsafe { CoTaskMemFree(self.0.cast::<c_void>()) };
         }
     }
 }
 
-/// There is no HNS where this program is only tested.
+/// A stub for systems without HNS, on which this program is only tested.
 #[cfg(not(windows))]
 mod calls {
     use super::{Kind, Refusal};
 
-    /// `E_NOTIMPL`
+    /// The error code `E_NOTIMPL`.
     const ABSENT: u32 = 0x8000_4001;
 
     pub fn enumerate(_: Kind, _: &str) -> Result<String, Refusal> {

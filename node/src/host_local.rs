@@ -1,5 +1,5 @@
-//! Addresses of the node's part of the pod network that the node itself needs. host-local reserves them in the store of that network, so no pod gets
-//! them, and the same ones are found there after a restart.
+//! Reserves addresses of the node's block for the node itself. host-local reserves them in the store of the network, so no pod gets them, and they
+//! stay the same after a restart.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 use crate::node::{Failure, Node};
 use crate::subnet::Subnet;
 
-/// What an address is for.
+/// The purpose of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// kube-proxy puts it on what it sends from the node into an overlay.
+    /// The source address of kube-proxy's packets from the node into an overlay.
     /// <https://learn.microsoft.com/virtualization/windowscontainers/kubernetes/common-problems>
     SourceVip,
-    /// The pods' way out of a bridge. flanneld gives the node this address, and host-local does not know of it:
+    /// The gateway of pods in a bridge. flanneld gives the node this address without informing host-local:
     /// <https://github.com/kubernetes/kubernetes/issues/74766>.
     Gateway,
 }
 
 impl Purpose {
-    /// In whose name it is reserved: a container and its interface.
+    /// The holder of the reservation: a container and its interface.
     const fn holder(self) -> [&'static str; 2] {
         match self {
             Self::SourceVip => ["kube-proxy", "source-vip"],
@@ -31,13 +31,13 @@ impl Purpose {
         }
     }
 
-    /// The one address that it has to be, if not any.
+    /// The required address, if only one is possible.
     fn asked(self, subnet: Subnet) -> Option<Ipv4Addr> {
         (self == Self::Gateway).then(|| subnet.gateway())
     }
 }
 
-/// The address that is reserved in this subnet, reserved now if there was none.
+/// Returns the reserved address in this subnet, and reserves one if none exists.
 pub fn reserve(node: &Node, network: &str, subnet: Subnet, purpose: Purpose) -> Result<Ipv4Addr, Failure> {
     let asked = purpose.asked(subnet);
     if let Some(address) = reserved(node, network, purpose) {
@@ -50,20 +50,20 @@ pub fn reserve(node: &Node, network: &str, subnet: Subnet, purpose: Purpose) -> 
     address(&answer).ok_or_else(|| Failure(format!("host-local.exe gave no address in {subnet}: {answer}")))
 }
 
-/// host-local names its files by the addresses, and writes into each for whom it is: the container and, on a second line, the interface.
+/// Finds the reserved address. host-local names its files by the addresses, and each file names the container and, on a second line, the interface.
 fn reserved(node: &Node, network: &str, purpose: Purpose) -> Option<Ipv4Addr> {
     let files = fs::read_dir(node.addresses(network)).ok()?.flatten();
     let ours = |path| fs::read_to_string(path).is_ok_and(|text| text.lines().map(str::trim).eq(purpose.holder()));
     files.filter(|file| ours(file.path())).find_map(|file| file.file_name().to_str()?.parse().ok())
 }
 
-/// `{"ips": [{"address": "10.244.1.2/24"}]}`
+/// Returns the address in the answer of host-local: `{"ips": [{"address": "10.244.1.2/24"}]}`.
 fn address(answer: &str) -> Option<Ipv4Addr> {
     let answer: Value = serde_json::from_str(answer).ok()?;
     answer.pointer("/ips/0/address")?.as_str()?.split('/').next()?.parse().ok()
 }
 
-/// Calls host-local as a CNI plugin of this network would. <https://www.cni.dev/docs/spec/#section-3-execution-protocol>
+/// Calls host-local as a CNI plugin of this network does. <https://www.cni.dev/docs/spec/#section-3-execution-protocol>
 fn call(node: &Node, command: &str, network: &str, subnet: Subnet, purpose: Purpose) -> Result<String, Failure> {
     let program = node.plugin("host-local")?;
     let failed = |what: String| Failure(format!("{}: {command}: {what}", program.display()));
@@ -79,7 +79,7 @@ fn call(node: &Node, command: &str, network: &str, subnet: Subnet, purpose: Purp
     let mut call = call.spawn().map_err(|error| failed(error.to_string()))?;
     if let Some(mut input) = call.stdin.take() {
         match input.write_all(request.to_string().as_bytes()) {
-            // It has ended, and its answer says why.
+            // host-local has ended, and its output contains the reason.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             written => written.map_err(|error| failed(error.to_string()))?,
         }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(both(), [5, 2].map(|last| Some(Ipv4Addr::new(10, 244, 1, last))));
     }
 
-    /// It writes down what it is asked, and answers as host-local does.
+    /// The script records its input, and answers like host-local.
     #[cfg(unix)]
     #[test]
     fn what_is_reserved_and_fits_the_subnet_stays() {

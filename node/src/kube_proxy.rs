@@ -27,25 +27,25 @@ pub enum Network {
     Calico,
 }
 
-/// The network of a node, which another program makes.
+/// The network of a node, which another program creates.
 pub trait NodeNetwork {
-    /// What that program has made, as far as kube-proxy depends on it.
+    /// The properties of the created network that kube-proxy depends on.
     type Made;
 
-    /// Who makes it, and what, for the log: `flanneld, which ...`.
+    /// The program that creates the network, and its task, for the log: `flanneld, which ...`.
     fn awaited(&self) -> String;
 
-    /// `None` until all of it is there.
+    /// Returns the network's properties; `None` until the network is complete.
     fn made(&self) -> Result<Option<Self::Made>, Failure>;
 
-    /// The address that kube-proxy sends from, if the network is an overlay.
+    /// Returns kube-proxy's source address, if the network is an overlay.
     fn source_vip(&self, made: &Self::Made) -> Result<Option<Ipv4Addr>, Failure>;
 
-    /// Why kube-proxy cannot go on, once it is no more what it was.
+    /// Returns the reason why kube-proxy must stop, if the network has changed.
     fn changed(&self, before: &Self::Made) -> Result<Option<String>, Failure>;
 }
 
-/// Runs kube-proxy until it ends, until the network of the node is another one, or until HNS has lost what kube-proxy made in it.
+/// Runs kube-proxy until it ends, until the node's network changes, or until HNS has lost kube-proxy's objects in it.
 pub fn run(node: &Node, network: Network) -> Result<(), Failure> {
     let settings = node.setting("config.json")?;
     let name = network_name(&settings)?.to_owned();
@@ -58,7 +58,7 @@ pub fn run(node: &Node, network: Network) -> Result<(), Failure> {
 fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(), Failure> {
     let program = node.program(PROGRAM)?;
     let made = wait_for(network)?;
-    // While a network is made, Windows moves the address from the adapter to the network's own.
+    // While a network is created, Windows moves the address from the adapter to the network's own adapter.
     node.wait_for_address()?;
     let source_vip = network.source_vip(&made)?;
     say(&source_vip.map_or_else(|| "the network needs no source VIP".to_owned(), |address| format!("the source VIP is {address}")));
@@ -68,7 +68,7 @@ fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(
     let earlier = hcn::all(Kind::LoadBalancer)?;
     let mut kube_proxy = Child::start(&program, &[format!("--config={}", config.display()), "--v=2".into()])?;
     let mut balancers = Balancers { earlier, ..Balancers::default() };
-    // Often: that HNS has lost load balancers is noticed only of those that were seen.
+    // The poll is frequent at first: a loss of load balancers is noticed only after they were observed.
     let changed = kube_proxy.until(PAUSE, || match network.changed(&made)? {
         None => Ok(balancers.are_seen(&hcn::all(Kind::LoadBalancer)?).then_some(None)),
         changed => Ok(Some(changed)),
@@ -84,28 +84,28 @@ fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(
     Err(Failure(why))
 }
 
-/// How many load balancers HNS has. It has been seen to lose nearly all of them at once, and kube-proxy, which remembers that it made them, does not make
-/// them again until it starts again: <https://github.com/kubernetes/kubernetes/issues/110849>,
+/// The number of load balancers in HNS. HNS sometimes loses nearly all of them at once, and kube-proxy, which remembers that it created them, does
+/// not recreate them before its next start: <https://github.com/kubernetes/kubernetes/issues/110849>,
 /// <https://github.com/kubernetes/kubernetes/issues/135802>.
 #[derive(Default)]
 struct Balancers {
-    /// Those of the kube-proxy before this one, which deletes them when it starts:
+    /// The load balancers of the previous kube-proxy; the new one deletes them at its start:
     /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/proxy/winkernel/proxier.go> (`NewProxier`)
     earlier: Vec<u128>,
-    /// How many of its own there were.
+    /// The last number of kube-proxy's own load balancers.
     before: usize,
-    /// Looks in a row that found less than half of them.
+    /// The number of consecutive checks that found less than half of them.
     short: u32,
 }
 
 impl Balancers {
-    /// Whether kube-proxy has made the first.
+    /// Whether kube-proxy has created its first load balancer.
     fn are_seen(&mut self, found: &[u128]) -> bool {
         self.lost(found).is_none() && self.before > 0
     }
 
-    /// Why kube-proxy has to start again: less than half are left, at two looks in a row, since kube-proxy may be replacing some. A Service that goes
-    /// takes its own along, so one start too many is possible where most Services go at once.
+    /// Returns the reason to restart kube-proxy: less than half remain in two consecutive checks, since kube-proxy may be replacing some. A deleted
+    /// Service removes its own, so an unnecessary restart is possible if most Services are deleted at once.
     fn lost(&mut self, found: &[u128]) -> Option<String> {
         let now = found.iter().filter(|id| !self.earlier.contains(id)).count();
         if 2 * now >= self.before {
@@ -123,7 +123,7 @@ fn network_name(settings: &Value) -> Result<&str, Failure> {
     name.ok_or_else(|| Failure("config.json: winkernel.networkName: it is missing".into()))
 }
 
-/// Waits as long as it takes: the container that makes the network says itself what keeps it.
+/// Waits without a limit: the container that creates the network reports its own problems.
 fn wait_for<N: NodeNetwork>(network: &N) -> Result<N::Made, Failure> {
     let mut is_told = false;
     loop {
@@ -138,30 +138,30 @@ fn wait_for<N: NodeNetwork>(network: &N) -> Result<N::Made, Failure> {
     }
 }
 
-/// The settings with what is different on each node.
+/// Adds the fields that differ on each node to the settings.
 fn configuration(mut settings: Value, name: &str, kubeconfig: &str, source_vip: Option<Ipv4Addr>) -> Value {
-    // A null leaves the field out.
+    // A null removes the field.
     let own = json!({"hostnameOverride": name, "clientConnection": {"kubeconfig": kubeconfig}, "winkernel": {"sourceVip": source_vip}});
     json_patch::merge(&mut settings, &own);
     settings
 }
 
-/// The network that flanneld makes. It writes the node's part of the pod network to a file, once all of it is there.
+/// flanneld's network. flanneld writes the node's block to a file once the network is complete.
 struct Flannel<'a, Ask> {
     node: &'a Node,
-    /// Its name in HNS.
+    /// The network's name in HNS.
     name: &'a str,
-    /// Asks HNS for all objects of a kind with a name.
+    /// A function that returns all objects of a kind and name from HNS.
     ask: Ask,
 }
 
-/// What kube-proxy depends on.
+/// The properties that kube-proxy depends on.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     subnet: Subnet,
-    /// Of the network: once HNS has lost it, flanneld makes another one.
+    /// The network's ID: if HNS has lost the network, flanneld creates another one.
     id: String,
-    /// With the backend host-gw; with vxlan it is an overlay.
+    /// Whether the network is a bridge (backend host-gw) and not an overlay (vxlan).
     is_bridge: bool,
 }
 
@@ -185,7 +185,7 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Flannel
         host_local::reserve(self.node, self.name, made.subnet, Purpose::SourceVip).map(Some)
     }
 
-    /// While flanneld starts again its file is gone for a moment, and the network stays.
+    /// A missing file is no change: flanneld removes it for a moment when it restarts, and the network stays.
     fn changed(&self, before: &Made) -> Result<Option<String>, Failure> {
         if let Some(now) = subnet::read(&self.node.subnet_file()).filter(|now| *now != before.subnet) {
             return Ok(Some(format!("pods of this node are in {now} now, no more in {}: kube-proxy has to start again", before.subnet)));
@@ -211,7 +211,7 @@ mod tests {
         assert!(network_name(&json!({})).unwrap_err().0.contains("networkName"));
     }
 
-    /// Flannel's network in an HNS that has these.
+    /// Flannel's network in an HNS with these networks.
     fn flannel<'a>(node: &'a Node, networks: &'a Value) -> Flannel<'a, impl Fn(Kind, &str) -> Result<Vec<Value>, Failure> + 'a> {
         let of_name = |name: &str| networks.as_array().unwrap().iter().filter(|network| network["Name"] == name).cloned().collect();
         Flannel { node, name: "cbr0", ask: move |kind, name: &str| Ok(if kind == Kind::Network { of_name(name) } else { Vec::new() }) }

@@ -1,6 +1,6 @@
-//! `capw-node.exe`: what the DaemonSets of CAPW run on Windows nodes, in HostProcess containers. It prepares one program of the cluster's network for
-//! the node that it is on, starts it, and ends when that program does, so that the kubelet starts it again. It asks nothing of the API server
-//! itself. Its last line says why it ended, and the kubelet shows that line as the message of the container.
+//! `capw-node.exe`, which CAPW's DaemonSets run on Windows nodes, in HostProcess containers. It prepares one network program of the cluster for its
+//! node, starts the program, and ends with it, so that the kubelet restarts both. It sends no requests to the API server itself. Its last
+//! line is the reason why it ended, and the kubelet shows that line as the message of the container.
 
 mod access;
 mod calico;
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A line of the container's log.
+/// Writes a line to the container's log.
 #[allow(clippy::print_stderr, reason = "the log of a container is what its program prints")]
 fn say(line: &str) {
     eprintln!("capw-node: {line}");
@@ -93,7 +93,7 @@ fn say(line: &str) {
 mod tests {
     use super::*;
 
-    /// The arguments of the DaemonSets.
+    /// The arguments of the DaemonSets are parsed.
     #[test]
     fn the_network_is_flannels_unless_another_is_named() {
         let pod = ["--settings=s", "--access=a", "--api-server=https://10.0.0.1:6443", "--node-name=win-1", "--node-address=10.0.0.5"];

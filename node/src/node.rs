@@ -1,4 +1,4 @@
-//! The node: what it is called, where its programs and files are.
+//! The node: its name, and the places of its programs and files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Why the program of the pod does not run, in a sentence that says what to do.
+/// The reason why the program of the pod does not run, as a sentence with the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// The node that the pod is on. Paths below `drive` are those that bootstrap data and the CNI plugins use.
+/// The node of the pod. Paths below `drive` match the paths that bootstrap data and the CNI plugins use.
 #[derive(Debug)]
 pub struct Node {
     pub name: String,
@@ -24,18 +24,18 @@ pub struct Node {
     pub drive: PathBuf,
 }
 
-/// Between two looks at what changes.
+/// The pause between two checks for changes.
 pub const PAUSE: Duration = Duration::from_millis(500);
-/// How long an address may take to be on an adapter after Windows has started.
+/// The time limit for the Node's address to appear on an adapter after Windows has started.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(60);
 
 impl Node {
-    /// A program of Kubernetes or of its network.
+    /// The path of a program of Kubernetes or of its network.
     pub fn program(&self, name: &str) -> Result<PathBuf, Failure> {
         installed(self.drive.join("k").join(format!("{name}.exe")))
     }
 
-    /// A CNI plugin.
+    /// The path of a CNI plugin.
     pub fn plugin(&self, name: &str) -> Result<PathBuf, Failure> {
         installed(self.plugins().join(format!("{name}.exe")))
     }
@@ -44,33 +44,33 @@ impl Node {
         self.drive.join("opt").join("cni").join("bin")
     }
 
-    /// Where containerd looks for networks.
+    /// The folder in which containerd expects network configurations.
     pub fn networks(&self) -> PathBuf {
         self.drive.join("etc").join("cni").join("net.d")
     }
 
-    /// Where host-local keeps the addresses that it gave out in a network.
+    /// The folder in which host-local stores the allocated addresses of a network.
     pub fn addresses(&self, network: &str) -> PathBuf {
         self.drive.join("var").join("lib").join("cni").join("networks").join(network)
     }
 
-    /// Where flanneld writes its part of the pod network.
+    /// The file in which flanneld writes the node's block of the pod network.
     pub fn subnet_file(&self) -> PathBuf {
         self.drive.join("run").join("flannel").join("subnet.env")
     }
 
-    /// A file that is written for a program.
+    /// The path of a file that is written for a program.
     pub fn written(&self, program: &str, file: &str) -> PathBuf {
         self.drive.join("run").join("capw").join(program).join(file)
     }
 
-    /// A file of the settings, as JSON.
+    /// Reads a file of the settings as JSON.
     pub fn setting(&self, file: &str) -> Result<Value, Failure> {
         let path = self.settings.join(file);
         serde_json::from_str(&read(&path)?).map_err(|error| Failure(format!("{}: it is no JSON: {error}", path.display())))
     }
 
-    /// Waits until the Node's address is on an adapter: programs of the network look for the adapter by it.
+    /// Waits until the Node's address is on an adapter: network programs find the adapter by this address.
     pub fn wait_for_address(&self) -> Result<(), Failure> {
         let from = Instant::now();
         loop {
@@ -86,7 +86,7 @@ impl Node {
     }
 }
 
-/// A program that has to be on the node.
+/// Returns the path of a program, or an error if it is missing on the node.
 fn installed(path: PathBuf) -> Result<PathBuf, Failure> {
     if path.is_file() {
         return Ok(path);
@@ -101,7 +101,7 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
 }
 
-/// Writes a file as a whole: who reads it finds the old text or the new one.
+/// Writes a file atomically: a reader sees either the old text or the new one.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error| Failure(format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent() {
@@ -111,7 +111,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).map_err(failed)
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 pub fn remove(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure(format!("{}: {error}", path.display()))),
@@ -135,7 +135,7 @@ pub mod tests {
         }
     }
 
-    /// A program that runs a script.
+    /// Creates a program that runs a script.
     #[cfg(unix)]
     pub fn program(path: &Path, script: &str) {
         use std::os::unix::fs::PermissionsExt;

@@ -1,10 +1,10 @@
-//! The node's part of the pod network, as flanneld writes it for others.
+//! The node's block of the pod network, from the file that flanneld writes.
 
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// A part of an IPv4 network.
+/// A block of an IPv4 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet {
     network: Ipv4Addr,
@@ -12,7 +12,7 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// `10.244.1.0/24`; with the address of a host in it, its network.
+    /// Parses `10.244.1.0/24`. Host bits of the address are ignored.
     fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/')?;
         let (address, bits): (Ipv4Addr, u8) = (address.parse().ok()?, bits.parse().ok()?);
@@ -24,7 +24,7 @@ impl Subnet {
         mask(self.bits).is_some_and(|mask| address.to_bits() & mask == self.network.to_bits())
     }
 
-    /// The address that flanneld gives the node where its network is a bridge, and that win-bridge names as the way out to pods.
+    /// The address that flanneld gives the node if its network is a bridge, and that win-bridge uses as the pods' gateway.
     /// <https://github.com/flannel-io/flannel/blob/v0.28.10/pkg/backend/hostgw/hostgw_windows.go> (`expectedPodGatewayAddress`)
     pub fn gateway(self) -> Ipv4Addr {
         self.network.to_bits().saturating_add(2).into()
@@ -41,7 +41,7 @@ fn mask(bits: u8) -> Option<u32> {
     (bits <= 32).then(|| u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0))
 }
 
-/// What the file says; `None` while it is not there, or not yet complete.
+/// Reads the subnet from the file; `None` while the file is missing or incomplete.
 pub fn read(path: &Path) -> Option<Subnet> {
     let text = fs::read_to_string(path).ok()?;
     let subnet = text.lines().find_map(|line| line.strip_prefix("FLANNEL_SUBNET="))?;

@@ -1,4 +1,4 @@
-//! One architecture of Linux in a layout, as a file that `docker load` and `podman load` take: a layout of its own with Docker's list beside it.
+//! Writes one Linux architecture of a layout as a file for `docker load` and `podman load`: a separate layout with Docker's manifest list.
 
 use std::fs;
 use std::path::Path;

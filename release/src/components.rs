@@ -1,4 +1,4 @@
-//! The local repository of clusterctl: for each provider its components, and templates and classes beside the infrastructure provider.
+//! The local repository of clusterctl: the components of each provider, and the infrastructure provider's templates and classes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use clap::Args;
 
 use crate::image::{clear, version};
 
-/// What manifests say instead of the image, with any tag.
+/// The placeholder of the image in manifests, which may have any tag.
 const PLACEHOLDER: &str = "example.invalid/capw/capw";
-/// The folder below `config/clusterctl`, and the type that clusterctl knows.
+/// The folder below `config/clusterctl`, and clusterctl's name for the type.
 const PROVIDERS: [(&str, &str); 3] =
     [("infrastructure", "InfrastructureProvider"), ("bootstrap", "BootstrapProvider"), ("control-plane", "ControlPlaneProvider")];
 
@@ -33,7 +33,7 @@ pub struct Components {
 }
 
 impl Components {
-    /// Writes the repository and says how clusterctl uses it.
+    /// Writes the repository and returns how clusterctl uses it.
     pub fn write(&self) -> Result<String> {
         clear(&self.output)?;
         let output = fs::canonicalize(&self.output)?;
@@ -66,7 +66,7 @@ impl Components {
     }
 }
 
-/// A name with a tag: clusterctl cannot override the tag of a digest.
+/// Parses a name with a tag: clusterctl cannot override the tag of a digest.
 fn image(text: &str) -> Result<String> {
     let name = text.rsplit('/').next().unwrap_or(text);
     ensure!(name.contains(':') && !text.contains('@'), "expected REGISTRY/NAME:TAG");
@@ -74,14 +74,14 @@ fn image(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// The manifest with the image in place of what stands for it, if clusterctl can use it.
+/// Replaces the placeholder in the manifest by the image, if clusterctl can use the manifest.
 fn component(manifest: &str, image: &str, name: &str) -> Result<String> {
     let text = with_image(manifest, image);
     check(&text, image, name).with_context(|| format!("the components of {name}-windows"))?;
     Ok(text)
 }
 
-/// The manager runs the image, and is told its name for Windows nodes.
+/// Sets the manager's image, and the image name that the manager uses for Windows nodes.
 fn with_image(manifest: &str, image: &str) -> String {
     let lines = manifest.lines().map(|line| match line.split_once(&format!("{PLACEHOLDER}:")) {
         Some((before, _tag)) => format!("{before}{image}\n"),

@@ -1,4 +1,4 @@
-//! What a change of the definitions breaks: objects that an earlier release stored, or clients that were written for it.
+//! Finds incompatible changes of the CRDs: they would break objects that an earlier release stored, or clients that were written for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ const FIXED: [&str; 10] = [
     "type",
     "format",
     "pattern",
-    // The API server has written the old one into objects: machines whose template says it would be replaced.
+    // The API server wrote the old default into objects: with a new default, a template would differ from its machines and replace them.
     "default",
     "nullable",
     "x-kubernetes-list-type",
@@ -21,18 +21,18 @@ const FIXED: [&str; 10] = [
     "x-kubernetes-int-or-string",
     "x-kubernetes-preserve-unknown-fields",
 ];
-/// Limits that may only grow, and limits that may only shrink.
+/// Limits that may only grow.
 const UPPER: [&str; 4] = ["maximum", "maxLength", "maxItems", "maxProperties"];
 const LOWER: [&str; 4] = ["minimum", "minLength", "minItems", "minProperties"];
 
-/// Fails with every change that breaks something.
+/// Fails if a change is incompatible, and lists all such changes.
 pub fn compare(from: &Path, to: &Path) -> Result<()> {
     let broken = broken(&read(from)?, &read(to)?);
     ensure!(broken.is_empty(), "a new API version is needed, or another way:\n{}", broken.join("\n"));
     Ok(())
 }
 
-/// The definitions of a folder by their names.
+/// Reads the definitions of a folder, by name.
 fn read(folder: &Path) -> Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -57,7 +57,7 @@ fn broken(from: &BTreeMap<String, Value>, to: &BTreeMap<String, Value>) -> Vec<S
             continue;
         };
         for field in ["/spec/scope", "/spec/names/kind", "/spec/names/plural", "/spec/conversion/strategy"] {
-            // A conversion that was not written out is `None`.
+            // A missing conversion means `None`.
             if old.pointer(field) != new.pointer(field) && !(old.pointer(field).is_none() && text_at(new, field) == Some("None")) {
                 said.push(format!("{name}: {field} changed"));
             }
@@ -161,7 +161,7 @@ mod tests {
         read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds")).unwrap()
     }
 
-    /// What is said of a change of our own definition of WindowsMachines.
+    /// The messages about a change of our own definition of WindowsMachines.
     fn said(change: impl FnOnce(&mut Value)) -> Vec<String> {
         let (old, mut new) = (ours(), ours());
         change(new.get_mut(MACHINES).unwrap());

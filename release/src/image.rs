@@ -1,4 +1,4 @@
-//! The image as an OCI layout: what skopeo, podman, buildah and registries take. No container engine, no base image, no network.
+//! Writes the image as an OCI layout for skopeo, podman, buildah and registries, without a container engine, a base image or the network.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,18 +20,18 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// An image of one or several architectures of Linux, and of Windows where there is a program for it.
+/// An image for one or several Linux architectures, and for Windows if a program for it is given.
 #[derive(Debug)]
 pub struct Image {
     pub programs: Vec<Program>,
     pub windows: Option<WindowsProgram>,
     pub revision: String,
-    /// Seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub created: u32,
 }
 
 impl Image {
-    /// Writes the layout and says the digest of its index, by which users may pull it.
+    /// Writes the layout and returns the digest of its index, by which users may pull it.
     pub fn write(&self, output: &Path) -> Result<String> {
         let programs = self.programs.iter().map(|program| Ok((program.architecture.as_str(), program.read()?))).collect::<Result<Vec<_>>>()?;
         let windows = self.windows.as_ref().map(WindowsProgram::read).transpose()?;
@@ -39,7 +39,7 @@ impl Image {
         let blobs = Blobs { layout: output.to_owned() };
         let annotations = self.annotations()?;
         let base = Layer::base(self.created)?;
-        // By platform: what looks at none of them and takes the first entry gets one of Linux.
+        // Sorted by platform, with Linux first: a client that ignores platforms and takes the first entry gets Linux.
         let mut manifests = BTreeMap::new();
         for (architecture, bytes) in programs {
             let layers = [("certificates", &base), ("capw", &Layer::program(bytes, self.created)?)];
@@ -60,7 +60,7 @@ impl Image {
         Ok(index.digest)
     }
 
-    /// Adds the manifest of one platform: the descriptor that an index has of it. Each layer comes with what it holds.
+    /// Writes the manifest of one platform and returns its descriptor for the index. Each layer comes with a description of its content.
     fn manifest(&self, blobs: &Blobs, platform: (&str, &str), config: &Value, layers: [(&str, &Layer); 2]) -> Result<Value> {
         let (annotations, created, (os, architecture)) = (self.annotations()?, self.time()?, platform);
         let config = json!({
@@ -93,7 +93,7 @@ impl Image {
     }
 }
 
-/// How the program runs on Linux.
+/// The configuration of the image on Linux.
 fn linux(labels: &Value) -> Value {
     json!({
         "User": format!("{USER}:{USER}"),
@@ -106,12 +106,12 @@ fn linux(labels: &Value) -> Value {
     })
 }
 
-/// The version of this release, as tags name it.
+/// The version of this release, as a tag.
 pub fn version() -> String {
     format!("v{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a layout has stored; as JSON, its descriptor.
+/// A stored blob of a layout; its JSON form is its descriptor.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Blob {
@@ -121,14 +121,14 @@ struct Blob {
 }
 
 impl Blob {
-    /// Its descriptor with one more field.
+    /// The blob's descriptor with one more field.
     fn descriptor(&self, field: &str, value: Value) -> Value {
         let Self { media_type, digest, size } = self;
         json!({"mediaType": media_type, "digest": digest, "size": size, field: value})
     }
 }
 
-/// The files of a layout, each named by its digest.
+/// The blobs of a layout, each named by its digest.
 struct Blobs {
     layout: PathBuf,
 }
@@ -149,7 +149,7 @@ impl Blobs {
     }
 }
 
-/// Where a layout keeps the bytes with this digest.
+/// The path of the blob with this digest in a layout.
 pub fn blob(digest: &str) -> PathBuf {
     Path::new("blobs").join(digest.replace(':', "/"))
 }
@@ -158,7 +158,7 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
-/// The keys of every object sorted, whatever features serde_json is built with: they are part of a digest.
+/// Serializes with sorted keys, whatever features serde_json has: the keys' order affects the digest.
 fn sorted(value: &Value) -> Result<Vec<u8>> {
     let mut value = value.clone();
     value.sort_all_objects();
@@ -169,7 +169,7 @@ fn write_json(path: &Path, value: &Value) -> Result<()> {
     fs::write(path, sorted(value)?).with_context(|| path.display().to_string())
 }
 
-/// An empty folder.
+/// Creates an empty folder, or empties an existing one.
 pub fn clear(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;

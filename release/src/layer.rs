@@ -1,4 +1,4 @@
-//! Layers, and the two of Linux: files that seldom change, and the program.
+//! Layers of the image. Linux has two: one with files that seldom change, and one with the program.
 
 use std::fs;
 use std::io::Write;
@@ -11,9 +11,9 @@ use pem::{EncodeConfig, LineEnding, Pem};
 use tar::{Builder, EntryType, Header};
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// The user of the image: `nonroot`, as distroless images number it.
+/// The user of the image: the ID of `nonroot` in distroless images.
 pub const USER: u32 = 65_532;
-/// Where the certificate authorities of public servers are, for endpoints and kubeconfigs that have such a certificate.
+/// The path of the public certificate authorities, for endpoints and kubeconfigs with certificates that these issued.
 pub const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/var/lib/capw:/sbin/nologin\n";
@@ -24,7 +24,7 @@ pub struct Entry {
     path: &'static str,
     mode: u32,
     owner: u32,
-    /// What the archive says of it beyond that, as extended headers.
+    /// The extended headers of the entry in the archive.
     pub headers: Vec<(&'static str, String)>,
     bytes: Option<Vec<u8>>,
 }
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// What is in the image beside the program.
+/// The files of the image other than the program.
 fn root() -> Vec<Entry> {
     vec![
         Entry::folder("etc"),
@@ -54,7 +54,7 @@ fn root() -> Vec<Entry> {
     ]
 }
 
-/// The authorities that Mozilla trusts. The lock file pins them: nothing of the machine that builds gets into the image.
+/// The certificate authorities that Mozilla trusts. The lock file pins them, so the build machine does not affect the image.
 fn certificates() -> String {
     let config = EncodeConfig::new().set_line_ending(LineEnding::LF);
     TLS_SERVER_ROOT_CERTS.iter().map(|der| pem::encode_config(&Pem::new("CERTIFICATE", der.to_vec()), config)).collect()
@@ -67,17 +67,17 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// `/etc`, certificates and the folder for simulated VMs.
+    /// The layer with `/etc`, certificates and the folder for simulated VMs.
     pub fn base(created: u32) -> Result<Self> {
         Self::of(root(), created)
     }
 
-    /// `/capw`.
+    /// The layer with `/capw`.
     pub fn program(bytes: Vec<u8>, created: u32) -> Result<Self> {
         Self::of(vec![Entry { mode: 0o755, ..Entry::file("capw", bytes) }], created)
     }
 
-    /// Times, owners and order are given, so that equal files make equal bytes.
+    /// Creates a layer with fixed times, owners and order, so that equal files result in equal bytes.
     pub fn of(entries: Vec<Entry>, created: u32) -> Result<Self> {
         let mut archive = Builder::new(Vec::new());
         for entry in entries {

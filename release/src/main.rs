@@ -1,4 +1,4 @@
-//! Writes what a release of CAPW consists of. It is run by `make` and is no part of the product.
+//! Writes the artifacts of a CAPW release. `make` runs this program, which is not part of the product.
 
 mod archive;
 mod components;

@@ -1,4 +1,4 @@
-//! The programs that an image is made of: for which processor each is, and that it needs no file beside itself.
+//! The programs of an image: the architecture of each, and a check that it needs no other files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use object::{Endianness, LittleEndian, elf};
 /// A program for one architecture.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// As images name it: `amd64` or `arm64`.
+    /// The architecture's name in images: `amd64` or `arm64`.
     pub architecture: String,
     pub path: PathBuf,
 }
@@ -30,7 +30,7 @@ impl FromStr for Program {
 }
 
 impl Program {
-    /// Its bytes, if it can run alone on its architecture.
+    /// Returns the program's bytes, if it can run alone on its architecture.
     pub fn read(&self) -> Result<Vec<u8>> {
         let bytes = fs::read(&self.path).with_context(|| format!("{}: build it with `make release-binary`", self.path.display()))?;
         check(&bytes, machine(&self.architecture)?).with_context(|| format!("{}: not a program for the image", self.path.display()))?;
@@ -38,7 +38,7 @@ impl Program {
     }
 }
 
-/// The program for Windows, which there is for amd64 alone.
+/// The program for Windows, which exists only for amd64.
 #[derive(Clone, Debug)]
 pub struct WindowsProgram(PathBuf);
 
@@ -49,7 +49,7 @@ impl From<PathBuf> for WindowsProgram {
 }
 
 impl WindowsProgram {
-    /// Its bytes, if it can run alone on Windows.
+    /// Returns the program's bytes, if it can run alone on Windows.
     pub fn read(&self) -> Result<Vec<u8>> {
         let path = self.0.display();
         let bytes = fs::read(&self.0).with_context(|| format!("{path}: build it with `make release-binary`"))?;
@@ -85,7 +85,7 @@ fn check_windows(bytes: &[u8]) -> Result<()> {
     let mut libraries = imports.descriptors()?;
     while let Some(library) = libraries.next()? {
         let name = String::from_utf8_lossy(imports.name(library.name.get(LittleEndian))?).into_owned();
-        // Libraries of Windows are not called that; those of the C compiler are, e.g. libgcc_s_seh-1.dll.
+        // Windows libraries have no such names, but libraries of the C compiler do, e.g. libgcc_s_seh-1.dll.
         ensure!(
             !name.to_ascii_lowercase().starts_with("lib"),
             "it needs {name}, which Windows does not have: build it with -C target-feature=+crt-static"
@@ -101,7 +101,7 @@ pub mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    /// A small static program from the toolchain that builds the real one.
+    /// Builds a small static program with the toolchain of the real program.
     pub fn stand_in(folder: &Path) -> PathBuf {
         let (source, program) = (folder.join("main.rs"), folder.join("capw"));
         fs::write(&source, "fn main() { println!(\"capw stands here\"); }").unwrap();
@@ -134,12 +134,12 @@ pub mod tests {
         assert!("amd64".parse::<Program>().unwrap_err().to_string().contains("ARCHITECTURE=FILE"));
     }
 
-    /// The headers of a Windows program for the processor with this number, with nothing in it.
+    /// The headers of an empty Windows program for the processor with this number.
     pub fn windows_stand_in(machine: u16) -> Vec<u8> {
         let mut bytes = vec![0; 0x200];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
         put(0, b"MZ");
-        put(0x3c, &0x40_u32.to_le_bytes()); // where the next line is
+        put(0x3c, &0x40_u32.to_le_bytes()); // the offset of the PE header
         put(0x40, b"PE\0\0");
         put(0x44, &machine.to_le_bytes());
         put(0x54, &240_u16.to_le_bytes()); // size of the rest
@@ -166,7 +166,7 @@ pub mod tests {
     #[test]
     fn a_windows_program_that_needs_libraries_of_its_compiler_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        // `false` without the compiler.
+        // `false` if the compiler is missing.
         let build = |arguments: &[&str]| {
             let done = judges::output(Command::new("x86_64-w64-mingw32-gcc").args(arguments).current_dir(folder.path()));
             done.map(|done| assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr))).is_some()

@@ -1,4 +1,4 @@
-//! The list of what the program was built from (CycloneDX), from the lock file: what Cargo builds into it for one target.
+//! Lists the components of the program (CycloneDX), from the lock file: the packages that Cargo builds into it for one target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const PRODUCT: &str = "cluster-api-provider-windows";
 
-/// What `cargo metadata` says, as far as it matters.
+/// The fields of `cargo metadata` that matter.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -45,7 +45,7 @@ struct Dependency {
 
 #[derive(Deserialize)]
 struct Kind {
-    /// `None`: it is built into what depends on it.
+    /// `None` is a normal dependency, which is built into its dependent.
     kind: Option<String>,
 }
 
@@ -65,7 +65,7 @@ struct Locked {
 pub fn write(checkout: &Path, target: &str) -> Result<String> {
     let text = cargo(checkout, &["metadata", "--locked", "--format-version", "1", "--filter-platform", target])?;
     let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;
-    // Metadata counts features that tests alone switch on; the tree of normal dependencies does not.
+    // The metadata includes features that only tests enable; the tree of normal dependencies does not.
     let tree = ["tree", "--locked", "--package", PRODUCT, "--edges", "normal", "--target", target, "--prefix", "none", "--format", "{p}"];
     let built: BTreeSet<String> = cargo(checkout, &tree)?.lines().map(name_and_version).collect();
     let lock: Lock = toml::from_str(&std::fs::read_to_string(checkout.join("Cargo.lock"))?).context("Cargo.lock")?;
@@ -78,12 +78,12 @@ fn cargo(checkout: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(done.stdout)?)
 }
 
-/// `serde 1.0.0` of a line of the tree, `serde v1.0.0 (proc-macro)`.
+/// Returns `serde 1.0.0` for the line `serde v1.0.0 (proc-macro)` of the tree.
 fn name_and_version(line: &str) -> String {
     line.split(' ').take(2).map(|word| word.strip_prefix('v').unwrap_or(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Of the packages that are built into the product, by name and version.
+/// Creates the bill of the packages that are built into the product, given by name and version.
 fn bill(metadata: &Metadata, built: &BTreeSet<String>, lock: &Lock) -> Result<Value> {
     let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|package| (package.id.as_str(), package)).collect();
     let nodes: BTreeMap<&str, BTreeSet<&str>> = metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), built_in(node))).collect();
@@ -132,7 +132,7 @@ fn component(kind: &str, package: &Package) -> Value {
 }
 
 fn purl(package: &Package) -> String {
-    // A package of the checkout is in no registry; it is named all the same, so that the product has a reference.
+    // A package of the checkout is in no registry; it still gets a name, so that the product has a reference.
     let origin = if package.source.is_some() { "" } else { "?repository_url=." };
     format!("pkg:cargo/{}@{}{origin}", package.name, package.version)
 }

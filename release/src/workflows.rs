@@ -1,4 +1,4 @@
-//! The workflows of the public repository: they run `make` and nothing that it does not know, and grant no more than they need.
+//! Tests the workflows of the public repository: they run only known `make` targets, and grant only the permissions that they need.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn steps(workflow: &Value) -> Vec<&Value> {
     jobs.values().flat_map(|job| job["steps"].as_array().unwrap()).collect()
 }
 
-/// What is wrong with a workflow.
+/// Returns the problems of a workflow.
 fn wrong(text: &str, targets: &[String]) -> Vec<String> {
     let workflow: Value = serde_saphyr::from_str(text).unwrap();
     let mut wrong = Vec::new();

@@ -1,7 +1,7 @@
-//! What a call makes of a pool. Pure.
+//! Computes how a call changes a pool. Pure.
 //!
-//! Calls carry differences, and a difference that is applied twice is wrong. So each is applied to the number that the autoscaler
-//! was told last: the same call again leads to the same number and changes nothing.
+//! Calls carry differences, and a difference that is applied twice is wrong. So each is applied to the number that was last reported to the
+//! autoscaler: a repeated call leads to the same number and changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use super::group::{Group, bounds, id};
 use super::wire::ExternalGrpcNode;
 use crate::api::pool::REMOVE_ANNOTATION;
 
-/// The write that a call asks for.
+/// The write that a call requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub replicas: i32,
-    /// Machines that are to be removed, all of them.
+    /// All machines that are marked for removal.
     pub named: BTreeSet<String>,
-    /// The number that the difference was applied to: what the autoscaler was told, or what another client made of it since. The
-    /// same call again is applied to it too.
+    /// The number that the difference was applied to: the number reported to the autoscaler, or the number that another client has set since. A
+    /// repeated call is applied to it too.
     pub base: Option<i32>,
 }
 
-/// Why nothing is changed.
+/// Why a call changes nothing.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
     #[error("{0}")]
@@ -35,7 +35,7 @@ pub enum Refusal {
 }
 
 impl Change {
-    /// As a merge patch of the pool of this version.
+    /// Returns the change as a merge patch of the pool of this version.
     pub fn patch(&self, version: Option<&str>) -> Value {
         let named: Vec<&str> = self.named.iter().map(String::as_str).collect();
         let listed = if named.is_empty() { Value::Null } else { json!(named.join(",")) };
@@ -46,7 +46,7 @@ impl Change {
     }
 }
 
-/// `delta` machines more than the autoscaler was `told`. `None`: that is so already.
+/// Adds `delta` machines to the number `told` that was reported to the autoscaler. `None`: the pool has that number already.
 pub fn increase(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<Change>, Refusal> {
     if delta <= 0 {
         return Err(Refusal::Invalid(format!("delta: {delta}: must be more than 0")));
@@ -65,7 +65,8 @@ pub fn increase(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<C
     Ok(Some(Change { replicas: wanted, named: kept(group), base: Some(base) }))
 }
 
-/// `delta` (less than 0) machines less than the autoscaler was `told`: only what is not there yet is taken back.
+/// Subtracts machines (`delta` is less than 0) from the number `told` that was reported to the autoscaler. Only machines that do not exist yet can
+/// be taken back.
 pub fn decrease(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<Change>, Refusal> {
     if delta >= 0 {
         return Err(Refusal::Invalid(format!("delta: {delta}: must be less than 0")));
@@ -88,7 +89,7 @@ pub fn decrease(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<C
     Ok(Some(Change { replicas: wanted, named: kept(group), base: Some(base) }))
 }
 
-/// Removes the machines of these Nodes. Those that leave already were counted when they began to; a stranger among them
+/// Removes the machines of these Nodes. Machines that are being removed already were counted when their removal began. A foreign Node in the list
 /// refuses the whole call.
 pub fn delete(group: &Group, nodes: &[ExternalGrpcNode]) -> Result<Option<Change>, Refusal> {
     let (min, _) = allowed(group)?;
@@ -130,7 +131,7 @@ fn below(group: &Group, wanted: i32, min: i32) -> Result<(), Refusal> {
     Err(Refusal::Bounds(format!("{}: {wanted} machines are fewer than spec.autoscaling.minReplicas, {min}", id(&group.pool))))
 }
 
-/// Named before, and still there.
+/// Returns the machines that were marked for removal before and still exist.
 fn kept(group: &Group) -> BTreeSet<String> {
     let there: BTreeSet<&str> = group.machines.iter().filter_map(|m| m.metadata.name.as_deref()).collect();
     group.pool.named_for_removal().into_iter().filter(|name| there.contains(name.as_str())).collect()

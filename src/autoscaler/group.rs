@@ -1,4 +1,4 @@
-//! A pool as a node group: who is in it, and how far each machine is. Pure.
+//! A pool as a node group: its machines, and the state of each. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,25 +15,26 @@ use crate::api::name::ProviderId;
 use crate::api::pool::WindowsNodePool;
 use crate::domain::identity::{future_provider_id, host_name, provider_id, vm_uuid};
 
-/// Hypervisor in the identity of a machine that has none yet. No WindowsHypervisor can have this name.
+/// The hypervisor in the identity of a machine that has none yet. No WindowsHypervisor can have this name.
 const UNPLACED: &str = "-";
-/// `instanceErrorClass`: the group is taken for full, and another one is tried.
+/// `instanceErrorClass`: the autoscaler treats the group as full and tries another one.
 const OUT_OF_RESOURCES: i32 = 1;
 const OTHER: i32 = 99;
 
-/// A pool and its machines, as far as they are known.
+/// A pool and its known machines.
 #[derive(Clone)]
 pub struct Group {
     pub pool: WindowsNodePool,
     pub machines: Vec<Arc<WindowsMachine>>,
 }
 
-/// What the autoscaler calls a pool.
+/// Returns the id of a pool for the autoscaler.
 pub fn id(pool: &WindowsNodePool) -> String {
     format!("{}/{}", pool.metadata.namespace.as_deref().unwrap_or_default(), pool.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Least and most machines, if the autoscaler may scale the pool: it has bounds, it stands alone, nothing stops it.
+/// Returns the least and most machines, if the autoscaler may scale the pool: it has bounds, is standalone, and is neither paused nor being
+/// deleted.
 pub fn bounds(pool: &WindowsNodePool) -> Option<(i32, i32)> {
     let bounds = pool.spec.autoscaling.as_ref()?;
     let paused = pool.spec.paused || pool.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(PAUSED_ANNOTATION));
@@ -41,7 +42,7 @@ pub fn bounds(pool: &WindowsNodePool) -> Option<(i32, i32)> {
     (standalone && !paused && pool.metadata.deletion_timestamp.is_none()).then_some((bounds.min_replicas, bounds.max_replicas))
 }
 
-/// A pool as it is listed.
+/// Returns the entry of a pool in the list of node groups.
 pub fn listed(pool: &WindowsNodePool) -> Option<NodeGroup> {
     let (min_size, max_size) = bounds(pool)?;
     let told = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
@@ -51,14 +52,14 @@ pub fn listed(pool: &WindowsNodePool) -> Option<NodeGroup> {
 }
 
 impl Group {
-    /// Machines that are neither leaving nor named to leave.
+    /// Returns the machines that are neither being removed nor marked for removal.
     pub fn staying(&self) -> impl Iterator<Item = &WindowsMachine> {
         let named = self.pool.named_for_removal();
         self.machines.iter().map(|m| &**m).filter(move |m| !leaves(m, &named))
     }
 
-    /// The machine of this Node. Where there is none yet, the autoscaler takes the identity of the instance for its name; the hypervisor in
-    /// that identity may have been chosen after it was told. A Node that names the provider ID of another machine is none of ours.
+    /// Returns the machine of this Node. Without a Node, the autoscaler uses the identity of the instance as the name; the hypervisor in that
+    /// identity may be outdated. A Node that names the provider ID of another machine is not ours.
     pub fn machine(&self, node: &ExternalGrpcNode) -> Option<&WindowsMachine> {
         let vm = ProviderId::parse(&node.provider_id).ok()?.vm;
         let machine = self.machines.iter().map(|m| &**m).find(|m| vm_uuid(m) == vm)?;
@@ -66,7 +67,7 @@ impl Group {
         (node.name == node.provider_id || is_its_node()).then_some(machine)
     }
 
-    /// Every machine, with what hinders it.
+    /// Returns every machine with its status.
     pub fn instances(&self) -> Vec<Instance> {
         let named = self.pool.named_for_removal();
         self.machines.iter().map(|m| Instance { id: identity(m), status: Some(self.status(m, &named)) }).collect()
@@ -83,7 +84,7 @@ impl Group {
         InstanceStatus { instance_state: state.into(), error_info }
     }
 
-    /// The pool has given up on its template: that is said of every machine that is not there yet.
+    /// Returns the error of a pool that has given up on its template. It is reported for every machine that has not joined.
     fn stopped(&self) -> Option<InstanceErrorInfo> {
         let told = self.pool.status.as_ref().map(|s| s.conditions.as_slice())?;
         let why = told.iter().find(|c| c.status == "False" && (c.reason == Reason::RolloutStopped || c.reason == Reason::TemplateMissing))?;
@@ -95,14 +96,14 @@ fn leaves(machine: &WindowsMachine, named: &BTreeSet<String>) -> bool {
     machine.metadata.deletion_timestamp.is_some() || machine.metadata.name.as_ref().is_some_and(|name| named.contains(name))
 }
 
-/// `spec.providerID` of the Node that the machine is or will be.
+/// Returns `spec.providerID` of the Node that the machine is or will be.
 fn identity(machine: &WindowsMachine) -> String {
     let known = provider_id(machine).or_else(|| future_provider_id(machine));
     known.unwrap_or_else(|| ProviderId { hypervisor: UNPLACED.into(), vm: vm_uuid(machine) }).to_string()
 }
 
-/// What keeps a machine from becoming a Node and does not pass by itself. A hypervisor that does not answer may come back: that is
-/// waited for, as long as the autoscaler waits for a node.
+/// Returns the lasting error that keeps a machine from becoming a Node. A hypervisor that does not answer may recover, so it is no error: the
+/// autoscaler's own limit for a node applies.
 fn hindrance(conditions: &[Condition]) -> Option<InstanceErrorInfo> {
     let broken = |type_| find(conditions, type_).filter(|c| c.status == "False");
     if let Some(ready) = broken(ConditionType::Ready) {

@@ -1,4 +1,4 @@
-//! So many connections at the same time, and no more.
+//! A limit for the number of simultaneous connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
 
-/// Places for connections. Clones share them.
+/// The free places for connections. Clones share them.
 #[derive(Clone)]
 pub struct Limit(Arc<Semaphore>);
 
@@ -19,7 +19,7 @@ impl Limit {
         Self(Arc::new(Semaphore::new(places)))
     }
 
-    /// The connection, with a place that it holds until it ends; without a free one it ends now.
+    /// Gives the connection a place, which it holds until it ends. Without a free place the connection is closed.
     pub fn admit<S>(&self, stream: S, peer: SocketAddr) -> Option<Limited<S>> {
         let Ok(place) = self.0.clone().try_acquire_owned() else {
             tracing::debug!(%peer, "too many connections: this one is closed");
@@ -36,7 +36,7 @@ pub struct Limited<S> {
 }
 
 impl<S> Limited<S> {
-    /// The connection, and its place.
+    /// Splits the connection from its place.
     pub fn split(self) -> (S, OwnedSemaphorePermit) {
         (self.stream, self.place)
     }

@@ -4,8 +4,8 @@
 //!   server (TLS) → service (one call: observe → decide → one write) → change, group, template (pure)
 //! ```
 //!
-//! Answers come from the caches of the watches; no call waits for a VM or asks a hypervisor. What a call changes is one write of
-//! one object, the pool, refused if anybody else wrote it: a crash falls before it or after it, and a repeated call finds it done.
+//! Answers come from the caches of the watches; no call waits for a VM or a hypervisor. A call changes one object, the pool, in one write that is
+//! refused if another client wrote first. So a crash falls before or after the write, and a repeated call finds it done.
 
 pub mod change;
 pub mod group;

@@ -22,29 +22,29 @@ use super::tls::{self, Identity, TlsError};
 use super::wire::cloud_provider_server::CloudProviderServer;
 use crate::telemetry::Metrics;
 
-/// A client that does not finish its handshake is dropped.
+/// The time that a client has for its handshake before the connection is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time between two looks at the certificates.
+/// The time between two checks of the certificates.
 const RELOAD: Duration = Duration::from_secs(10);
-/// A peer that is gone is noticed.
+/// The keep-alive interval, which detects a lost peer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// A client that found a process which does not lead finds another one by its next connection.
+/// The longest life of a connection: a client of a process that does not lead reaches another process with its next connection.
 const CONNECTION: Duration = Duration::from_secs(60);
-/// Connections at the same time: the autoscaler has one, and a new one each minute.
+/// The most connections at the same time: the autoscaler has one, and opens a new one each minute.
 pub const CONNECTIONS: usize = 16;
-/// Clients that have not shown their certificate yet.
+/// The most clients that have not shown their certificate yet.
 const HANDSHAKES: usize = 32;
-/// The autoscaler calls one after the other.
+/// The most calls at the same time; the autoscaler sends one after the other.
 const CALLS_AT_ONCE: u32 = 64;
 
-/// Where calls are taken, and from whom.
+/// The address of the server, and its clients.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub address: SocketAddr,
     pub security: Security,
 }
 
-/// Who may call.
+/// The clients that may call.
 #[derive(Clone, Debug)]
 pub enum Security {
     /// Clients with a certificate of `ca.crt` in one of these names; the directory has `tls.crt` and `tls.key` too.
@@ -53,7 +53,7 @@ pub enum Security {
     Loopback,
 }
 
-/// Why it cannot be served.
+/// Why the server cannot start.
 #[derive(Debug, Error)]
 pub enum ServeError {
     #[error("--autoscaler-address={address}: {source}")]
@@ -66,7 +66,7 @@ pub enum ServeError {
     Tls(#[from] TlsError),
 }
 
-/// A listener that is bound.
+/// A bound listener.
 pub struct Bound {
     listener: TcpListener,
     identity: Option<(Identity, Arc<[String]>)>,
@@ -87,12 +87,12 @@ impl Bound {
         Ok(Self { listener, identity, reload: RELOAD, connection: CONNECTION })
     }
 
-    /// For tests, which do not wait that long.
+    /// Sets the reload interval, for tests.
     pub fn reload_every(self, reload: Duration) -> Self {
         Self { reload, ..self }
     }
 
-    /// As above.
+    /// Sets the longest life of a connection, for tests.
     pub fn close_connections_after(self, connection: Duration) -> Self {
         Self { connection, ..self }
     }
@@ -101,7 +101,7 @@ impl Bound {
         self.listener.local_addr()
     }
 
-    /// Answers calls until the end.
+    /// Answers calls until `end`.
     pub async fn serve(self, handle: ServiceHandle, metrics: Metrics, end: CancellationToken) {
         let service = CloudProviderServer::new(Service::new(handle, metrics));
         let server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).max_concurrent_streams(CALLS_AT_ONCE);
@@ -121,8 +121,8 @@ impl Bound {
     }
 }
 
-/// Connections whose client has shown a certificate in an allowed name. Each handshake runs for itself: a slow one holds up no other.
-/// Clients that have not shown who they are take no place of those that have.
+/// Streams connections whose client has shown a certificate in an allowed name. Each handshake is a separate task: a slow one delays no other.
+/// Clients without a verified certificate take no place of the others.
 fn handshakes(
     listener: TcpListener,
     identity: Identity,
@@ -171,11 +171,11 @@ async fn accept(listener: TcpListener, end: CancellationToken, mut take: impl Fn
     while let Some(accepted) = end.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                // Answers are small and awaited.
+                // Answers are small, and the client waits for them.
                 let _ = stream.set_nodelay(true);
                 take(stream, peer);
             }
-            // Too many open files, most likely: that passes, and must not become a hot loop.
+            // The most likely cause is too many open files, which is temporary and must not become a hot loop.
             Err(error) => {
                 tracing::warn!(%error, "a connection of the autoscaler's service could not be accepted");
                 tokio::time::sleep(Duration::from_millis(200)).await;

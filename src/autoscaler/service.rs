@@ -1,4 +1,4 @@
-//! The calls: look into the caches, decide, write once, remember what was told.
+//! The calls: read the caches, decide, write once, remember the reported number.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,37 +21,37 @@ use crate::kube_api::cluster::Cluster;
 use crate::kube_api::error::ApiError;
 use crate::telemetry::Metrics;
 
-/// A write that lost against another one is tried again so often.
+/// The most attempts for a write that conflicts with another one.
 const TRIES: usize = 5;
-/// The autoscaler waits for 5 s.
+/// The limit for a call; the autoscaler waits for 5 s.
 const LIMIT: Duration = Duration::from_secs(4);
-/// No machine of ours has a GPU that pods can ask for.
+/// A label that no Node has, because no machine of ours has a GPU that pods can request.
 const GPU_LABEL: &str = "infrastructure.cluster.x-k8s.io/gpu";
 
-/// What the watches know.
+/// The cached objects that calls read.
 pub trait NodeGroups: Send + Sync + 'static {
     fn pools(&self) -> Vec<Arc<WindowsNodePool>>;
     fn pool(&self, namespace: &str, name: &str) -> Option<Arc<WindowsNodePool>>;
     /// The machines of a pool.
     fn machines(&self, pool: &WindowsNodePool) -> Vec<Arc<WindowsMachine>>;
-    /// How many pods have an address on one of its nodes, if that is known.
+    /// Returns how many pods have an address on a node of the pool, if that is known.
     fn pods_per_node(&self, pool: &WindowsNodePool) -> Option<u64>;
-    /// What its machines are made from, or why that is not known.
+    /// Returns the template of the pool's machines, or why it is unknown.
     fn template(&self, pool: &WindowsNodePool) -> Result<Template, String>;
 }
 
-/// Filled while this process leads and its caches are complete. Clones share it.
+/// The handle of the service, filled while this process leads and its caches are complete. Clones share it.
 #[derive(Clone, Default)]
 pub struct ServiceHandle(Arc<RwLock<Option<Arc<Backend>>>>);
 
 impl ServiceHandle {
-    /// From now on calls are answered.
+    /// Starts answering calls.
     pub fn open(&self, groups: Arc<dyn NodeGroups>, cluster: Cluster) {
         let backend = Backend { groups, cluster, told: Mutex::default(), written: Mutex::default(), writing: tokio::sync::Mutex::default() };
         *self.0.write() = Some(Arc::new(backend));
     }
 
-    /// From now on calls are told to come again.
+    /// Stops answering calls: they fail with a request to retry.
     pub fn close(&self) {
         *self.0.write() = None;
     }
@@ -62,19 +62,19 @@ impl ServiceHandle {
     }
 }
 
-/// What calls share.
+/// The state that calls share.
 struct Backend {
     groups: Arc<dyn NodeGroups>,
     cluster: Cluster,
-    /// By group: the number that the autoscaler was told last.
+    /// The number that was last reported to the autoscaler, by group.
     told: Mutex<HashMap<String, i32>>,
-    /// Pools as they were written here, until the watch shows them so.
+    /// The pools as this process wrote them, until the watch delivers them.
     written: Mutex<HashMap<String, WindowsNodePool>>,
     writing: tokio::sync::Mutex<()>,
 }
 
 impl Backend {
-    /// Pools that are served.
+    /// Returns the pools that are served.
     fn groups(&self) -> Vec<Group> {
         let mut pools: Vec<WindowsNodePool> = self.groups.pools().iter().map(|pool| self.newest(pool)).collect();
         pools.retain(|pool| group::bounds(pool).is_some());
@@ -94,7 +94,7 @@ impl Backend {
         Group { pool, machines }
     }
 
-    /// The watch may be behind what was written here.
+    /// Returns the newest known version of a pool: the watch may be behind our own write.
     fn newest(&self, cached: &WindowsNodePool) -> WindowsNodePool {
         let mut written = self.written.lock();
         let id = group::id(cached);
@@ -114,7 +114,7 @@ impl Backend {
         Ok((group, template))
     }
 
-    /// Reads the pool itself, decides and writes, until no other client was faster.
+    /// Reads the pool itself, decides and writes, until no other client wrote first.
     async fn change(&self, id: &str, decide: impl Fn(&Group, Option<i32>) -> Result<Option<Change>, Refusal>) -> Result<(), Status> {
         let cached = self.named(id)?.pool;
         let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
@@ -170,7 +170,7 @@ impl Service {
         Self { handle, metrics }
     }
 
-    /// One call: counted, timed, bounded.
+    /// Runs one call: counted, timed, bounded.
     async fn call<T>(&self, name: &'static str, work: impl AsyncFnOnce(Arc<Backend>) -> Result<T, Status>) -> Result<Response<T>, Status> {
         let start = Instant::now();
         let result = match self.handle.backend() {
@@ -246,12 +246,12 @@ impl CloudProvider for Service {
     }
 
     async fn cleanup(&self, _: Request<wire::CleanupRequest>) -> Answer<wire::CleanupResponse> {
-        // Nothing is kept for a client.
+        // No state is kept for a client.
         self.call("Cleanup", async |_| Ok(wire::CleanupResponse {})).await
     }
 
     async fn refresh(&self, _: Request<wire::RefreshRequest>) -> Answer<wire::RefreshResponse> {
-        // Caches follow the watches by themselves. Who does not lead says so here, before anything is planned.
+        // Watches keep the caches up to date. A process that does not lead must report it here, before the autoscaler plans anything.
         self.call("Refresh", async |_| Ok(wire::RefreshResponse {})).await
     }
 

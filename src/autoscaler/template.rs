@@ -1,4 +1,4 @@
-//! What the next Node of a pool looks like: size less reserves, labels, taints. Pure.
+//! The next Node of a pool: size less reserves, labels, taints. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::bootstrap::render::kubelet::{lasting_taints, node_labels};
 use crate::bootstrap::render::reserves::{Machine, reserves_of};
 use crate::kinds::pool::decide::template::Template;
 
-/// The Node, or why the template makes none. `pods_per_node`: as many have an address there, if that is known.
+/// Returns the Node, or why the template does not result in one. `pods_per_node`: how many pods have an address on a Node, if that is known.
 pub fn node(name: &str, template: &Template, pods_per_node: Option<u64>) -> Result<Node, String> {
     let default = WindowsBootstrapConfigSpec::default();
     let bootstrap = template.bootstrap.as_ref().unwrap_or(&default);
@@ -30,7 +30,7 @@ pub fn node(name: &str, template: &Template, pods_per_node: Option<u64>) -> Resu
         ("pods", pods),
     ];
     if let Some(disk) = disk {
-        // The page file lies on the same disk.
+        // The page file is on the same disk.
         let left = disk.saturating_sub(reserves.page_file_mib);
         capacity.push(("ephemeral-storage", format!("{disk}Mi")));
         allocatable.push(("ephemeral-storage", format!("{}Mi", left.saturating_sub(kept(|a| a.ephemeral_mib)))));
@@ -73,8 +73,9 @@ fn quantities(values: Vec<(&str, String)>) -> BTreeMap<String, Quantity> {
     values.into_iter().map(|(key, value)| (key.to_owned(), Quantity { string: Some(value) })).collect()
 }
 
-/// `None`: the autoscaler's own are right. Any answer sets its limit for the start of a registered node to 0 (its client, 1.36, does
-/// not carry that option), so there is one only where a machine of the template may take longer than it waits.
+/// Returns options for the autoscaler; `None`: its own options are right. Any answer sets its limit for the start of a registered node to 0,
+/// because its client (1.36) does not carry that option. So options are sent only where a machine of the template may take longer than the
+/// autoscaler waits.
 pub fn options(template: &Template, defaults: &NodeGroupAutoscalingOptions) -> Option<NodeGroupAutoscalingOptions> {
     let needed = Duration::from_secs(u64::try_from(template.machine.join_deadline_seconds).unwrap_or_default());
     let waits = defaults.max_node_provision_duration.and_then(|d| Duration::try_from(d).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Certificates of the server, and who may call: the files of a mounted Secret, read again when they change.
+//! The certificates of the server, and the clients that may call: the files of a mounted Secret, read again when they change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const CLIENT_CA: &str = "ca.crt";
 
-/// Why files cannot be used. Names the file; never holds its content.
+/// Why files cannot be used. Names the file; never contains its content.
 #[derive(Debug, Error)]
 pub enum TlsError {
     #[error("{}: {reason}", path.display())]
@@ -29,7 +29,7 @@ pub enum TlsError {
     Pair { directory: PathBuf, reason: String },
 }
 
-/// What new connections are served with.
+/// The certificates that new connections use.
 #[derive(Clone)]
 pub struct Identity {
     directory: PathBuf,
@@ -53,7 +53,7 @@ impl Identity {
         self.current.read().clone()
     }
 
-    /// Looks at the files so often, until the end. Files that cannot be used leave what is in use.
+    /// Checks the files at this interval, until `end`. If the files cannot be used, the previous ones stay in use.
     pub async fn follow(self, every: Duration, end: CancellationToken) {
         let mut known = Files::read(&self.directory).ok().map(|files| files.digest());
         while end.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
@@ -95,7 +95,7 @@ impl Files {
     fn config(&self, directory: &Path) -> Result<ServerConfig, TlsError> {
         let wrong = |name: &str, reason: String| TlsError::File { path: directory.join(name), reason };
         let chain = certificates(&self.certificate).map_err(|e| wrong(CERTIFICATE, e))?;
-        // The parser's own words could quote the key.
+        // The parser's own message could quote the key.
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| wrong(KEY, "no private key in PEM form".into()))?;
         let mut roots = RootCertStore::empty();
         for ca in certificates(&self.client_ca).map_err(|e| wrong(CLIENT_CA, e))? {
@@ -112,7 +112,7 @@ impl Files {
     }
 }
 
-/// The names in the certificate of a client: its common names, and DNS names.
+/// Returns the names in the certificate of a client: its common names and DNS names.
 pub fn names(certificates: Option<&[CertificateDer<'_>]>) -> Vec<String> {
     let Some(certificate) = certificates.and_then(<[_]>::first) else { return Vec::new() };
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Messages and service as they go over the wire, generated from `proto/` and checked in, so that a build needs no generator.
+//! The messages and the service of the wire protocol, generated from `proto/` and checked in, so that a build needs no generator.
 
 #[allow(clippy::all, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "generated")]
 mod generated {
@@ -19,7 +19,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// With `UPDATE_PROTO=1`, `make proto`, it writes them instead.
+    /// With `UPDATE_PROTO=1`, `make proto`, the test writes the files instead.
     #[test]
     fn the_generated_files_are_those_of_the_interface() {
         let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");

@@ -7,12 +7,12 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use x509_parser::pem::parse_x509_pem;
 
-/// Why a text is not a certificate.
+/// The reason why a text is not a certificate.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the cluster's CA is not a certificate in PEM form: {0}; expected the content of ca.crt, starting with -----BEGIN CERTIFICATE-----")]
 pub struct CaError(String);
 
-/// `sha256:<hex>` over the SubjectPublicKeyInfo (DER) of the first certificate, which kubeadm pins in discovery.
+/// Returns `sha256:<hex>` of the SubjectPublicKeyInfo (DER) of the first certificate, which kubeadm pins in discovery.
 pub fn ca_hash(pem: &str) -> Result<String, CaError> {
     let wrong = |reason: &dyn fmt::Display| CaError(reason.to_string());
     let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| wrong(&e))?;
@@ -20,7 +20,7 @@ pub fn ca_hash(pem: &str) -> Result<String, CaError> {
     Ok(format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(certificate.public_key().raw))))
 }
 
-/// Hexadecimal SHA-256.
+/// Returns the SHA-256 digest in hexadecimal.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }

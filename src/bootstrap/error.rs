@@ -1,4 +1,4 @@
-//! Why a machine cannot be rendered.
+//! The reasons why a machine cannot be rendered.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use super::finding::{self, LintFinding};
 use crate::api::bootstrap_config::Channel;
 use crate::compat::Incompatible;
 
-/// Names the field, the value and the remedy. Never contains a secret.
+/// The reason why a machine cannot be rendered: the field, the value and the remedy. Never contains a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RenderError {
     /// A value that cannot work on Windows.
@@ -22,10 +22,10 @@ pub enum RenderError {
     /// The data does not fit into its channel.
     #[error("spec.channel: {channel}: the bootstrap data has {} bytes, the limit is {} ({}): {remedy}", size.bytes, size.limit, size.limit_name)]
     TooLarge { channel: Channel, size: DataSize, remedy: &'static str },
-    /// Everything that the rules refuse.
+    /// All errors that the rules found.
     #[error("{}", finding::message(.0))]
     Lint(Vec<LintFinding>),
-    /// A defect of ours: a configuration that cannot be serialized.
+    /// A defect of CAPW: a configuration that cannot be serialized.
     #[error("{what} cannot be written: {reason}; please report this")]
     Serialize { what: &'static str, reason: String },
 }
@@ -36,12 +36,12 @@ impl RenderError {
     }
 }
 
-/// How much of its channel the bootstrap data takes.
+/// The size of the bootstrap data, and the limit of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSize {
     /// The size as the channel counts it.
     pub bytes: usize,
     pub limit: usize,
-    /// What sets the limit.
+    /// The name of the limit.
     pub limit_name: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The input of rendering. Nothing else is looked up: the same facts always give the same bytes.
+//! The input of rendering. Rendering reads nothing else: the same facts always give the same bytes.
 
 use std::fmt;
 
@@ -12,41 +12,41 @@ use crate::api::name::HostName;
 /// The supported minors of Kubernetes 1.x (kubeadm v1beta4 starts with 1.31).
 pub const MINORS: std::ops::RangeInclusive<u32> = 31..=37;
 
-/// Everything that the bytes of one machine depend on.
+/// All facts that determine the bytes of one machine.
 #[derive(Clone)]
 pub struct BootstrapFacts {
     pub machine_uid: String,
     pub machine_name: String,
-    /// Grows with every change of the data, so that the guest can tell an old plan from a new one.
+    /// A number that grows with every change of the data, so that the guest can distinguish an old plan from a new one.
     pub generation: i64,
-    /// `None`: another infrastructure provider decides the name, and the node takes that of Windows.
+    /// The host name. `None`: another infrastructure provider decides the name, and the node uses the name of Windows.
     pub host_name: Option<HostName>,
-    /// `windows://<hypervisor>/<uuid>`; `None` under another infrastructure provider.
+    /// The provider ID `windows://<hypervisor>/<uuid>`; `None` under another infrastructure provider.
     pub provider_id: Option<String>,
     pub kubernetes: KubernetesVersion,
-    /// Minor of the API server's version. `None`: not known.
+    /// The minor of the API server's version. `None`: not known.
     pub api_server_minor: Option<u32>,
-    /// `host:port` of the API server, IPv6 in brackets.
+    /// The `host:port` of the API server, IPv6 in brackets.
     pub endpoint: String,
-    /// Certificate of the cluster's CA, PEM.
+    /// The certificate of the cluster's CA, PEM.
     pub ca_pem: String,
-    /// `sha256:<hex>` of that certificate's public key: [`ca_hash`](super::digest::ca_hash).
+    /// The digest `sha256:<hex>` of that certificate's public key: [`ca_hash`](super::digest::ca_hash).
     pub ca_hash: String,
-    /// Bootstrap token, `id.secret`.
+    /// The bootstrap token, `id.secret`.
     pub token: SecretString,
-    /// `None`: not known; the reserves are then those of a small machine.
+    /// The number of CPUs. `None`: not known; the reserves are then those of a small machine.
     pub cpus: Option<u32>,
     pub memory_mib: Option<u64>,
-    /// `None`: as in the image, or not known.
+    /// The size of the system disk. `None`: as in the image, or not known.
     pub system_disk_gib: Option<u64>,
-    /// Empty: the kubelet uses the value of the cluster's `kubelet-config`.
+    /// The addresses of the cluster's DNS. Empty: the kubelet uses the value of the cluster's `kubelet-config`.
     pub cluster_dns: Vec<String>,
-    /// Empty: the kubelet uses the value of the cluster's `kubelet-config`.
+    /// The DNS domain of the cluster. Empty: the kubelet uses the value of the cluster's `kubelet-config`.
     pub cluster_domain: String,
-    /// Pod and Service networks of the Cluster: they bypass the proxy.
+    /// The Pod and Service networks of the Cluster, which bypass the proxy.
     pub pod_networks: Vec<String>,
     pub service_networks: Vec<String>,
-    /// How many pods have an address on the node. `None`: not known.
+    /// The number of pods that can have an address on the node. `None`: not known.
     pub pods_per_node: Option<u64>,
     /// The values that `spec` takes from Secrets: one for each of [`WindowsBootstrapConfigSpec::secret_refs`].
     pub secrets: Secrets,
@@ -54,7 +54,7 @@ pub struct BootstrapFacts {
 }
 
 impl fmt::Debug for BootstrapFacts {
-    /// Leaves out the token, the values of Secrets and the users' files.
+    /// Omits the token, the values of Secrets and the users' files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BootstrapFacts")
             .field("machine_name", &self.machine_name)
@@ -69,11 +69,11 @@ impl fmt::Debug for BootstrapFacts {
 pub struct KubernetesVersion {
     pub minor: u32,
     pub patch: u32,
-    /// `-rc.1`, `+build`, or empty.
+    /// The suffix: `-rc.1`, `+build`, or empty.
     pub suffix: String,
 }
 
-/// Why a text is not such a version.
+/// The reason why a text is not a supported version.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum VersionError {
     #[error("version: {value:?} is not a Kubernetes version: expected e.g. v1.36.3")]

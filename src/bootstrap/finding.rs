@@ -1,20 +1,20 @@
-//! What the rules of `check/lint` say about a configuration.
+//! The findings of the rules of `check/lint` about a configuration.
 
 use std::fmt;
 
-/// Whether a node would work with the setting.
+/// The severity of a finding: whether a node would work with the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The kubelet would not start, or not do what the setting asks for: refused.
+    /// The kubelet would not start, or would not apply the setting: rejected.
     Error,
-    /// It has no effect, or an unexpected one: rendered with a warning.
+    /// The setting has no effect, or an unexpected one: rendered with a warning.
     Warning,
 }
 
-/// What a rule found.
+/// The result of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintFinding {
-    /// `L1` to `L27`.
+    /// The number of the rule, `L1` to `L27`.
     pub rule: &'static str,
     pub severity: Severity,
     /// The field in the users' objects.
@@ -29,7 +29,7 @@ impl fmt::Display for LintFinding {
     }
 }
 
-/// The warnings as text for `--explain`; empty if there are none.
+/// Returns the warnings as text for `--explain`; empty if there are none.
 pub fn explain(warnings: &[LintFinding]) -> String {
     if warnings.is_empty() {
         return String::new();
@@ -38,7 +38,7 @@ pub fn explain(warnings: &[LintFinding]) -> String {
     format!("\nSettings without effect, or with an unexpected one:\n{lines}")
 }
 
-/// The findings as the message of a condition: the first ten, and the number of the others.
+/// Returns the findings as the message of a condition: the first ten, and the number of the others.
 pub fn message(findings: &[LintFinding]) -> String {
     let mut text = findings.iter().take(MESSAGE).map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if findings.len() > MESSAGE {
@@ -47,5 +47,5 @@ pub fn message(findings: &[LintFinding]) -> String {
     text
 }
 
-/// Most findings in one message.
+/// The most findings in one message.
 const MESSAGE: usize = 10;

@@ -1,12 +1,12 @@
-//! FACTS → BYTES (pure): everything that a Windows machine is given to become a node.
+//! FACTS → BYTES (pure): all data that turns a Windows machine into a node.
 //!
 //! ```text
 //! facts ─► check::validate ─► render ─► check::lint ─► stages ─► delivery
 //!                             documents                plan      user data, answer file, drive
 //! ```
 //!
-//! [`fn@render`] turns [`facts::BootstrapFacts`] into a plan and the user data that carries it; [`delivery::build`] puts both into the
-//! form that the machine's channel needs; [`read`] takes the bytes apart again, as a guest does. No clock, no randomness, no
+//! [`fn@render`] turns [`facts::BootstrapFacts`] into a plan and the user data that carries it; [`delivery::build`] converts both into the
+//! form that the machine's channel needs; [`read`] unpacks the bytes again, as a guest does. No clock, no randomness, no
 //! network: the same facts give the same bytes.
 
 mod check;
@@ -36,20 +36,20 @@ pub use self::plan::{Plan, explain};
 use self::render::Documents;
 pub use self::secrets::Secrets;
 
-/// What one machine gets.
+/// The rendered data of one machine.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
-    /// For people and tests; `user_data` holds the same as `node.json`.
+    /// The plan, for people and tests; `user_data` holds the same plan as `node.json`.
     pub plan: Plan,
-    /// What the bootstrap Secret holds, format `cloudbase-init`.
+    /// The content of the bootstrap Secret, format `cloudbase-init`.
     pub user_data: UserData,
-    /// What Windows Setup is told, in the channel `Unattend`.
+    /// The answer file for Windows Setup, in the channel `Unattend`.
     pub answer: Option<delivery::unattend::AnswerFile>,
-    /// What the node keeps back, and why so much.
+    /// The node's reserves, and the arithmetic behind them.
     pub reserves: render::reserves::Reserves,
     /// The image that every pod starts with.
     pub sandbox_image: String,
-    /// What the rules warn about; it is rendered nevertheless.
+    /// The warnings of the rules, which do not prevent rendering.
     pub warnings: Vec<finding::LintFinding>,
 }
 
@@ -71,7 +71,7 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     Ok(Bootstrap { plan, user_data, answer, reserves: documents.reserves, sandbox_image: documents.sandbox_image, warnings })
 }
 
-/// The plan of an ordinary machine, for tests of what reads plans.
+/// Returns the plan of an ordinary machine, for tests of code that reads plans.
 #[cfg(test)]
 pub(crate) fn sample_plan() -> Plan {
     render(&sample::facts()).map(|bootstrap| bootstrap.plan).unwrap()

@@ -13,10 +13,10 @@ use crate::api::bootstrap_config::{
 };
 use crate::api::name::{HostName, ProviderId, VmUuid};
 
-/// The secret half of the token; tests search for it in everything that is rendered.
+/// The secret half of the token; tests search for it in all rendered data.
 pub(crate) const TOKEN_SECRET: &str = "s3cr3ts3cr3ts3cr";
 
-/// A self-signed certificate that never changes, so that snapshots do not.
+/// A self-signed certificate that never changes, so that snapshots stay the same.
 pub(crate) const CA: &str = include_str!("sample-ca.pem");
 
 pub(crate) fn facts() -> BootstrapFacts {
@@ -45,7 +45,7 @@ pub(crate) fn facts() -> BootstrapFacts {
     }
 }
 
-/// One text per secret input, which must appear only where it belongs.
+/// One text per secret input, which must appear only in the expected places.
 pub(crate) const CANARIES: [(&str, &str); 4] = [
     ("djoin", "canary-djoin-0d7b2a4c3e5e9c1f"),
     ("proxy", "http://capw:canary-proxy-5e9c1f0d7b2a@proxy.example.com:3128"),
@@ -55,12 +55,12 @@ pub(crate) const CANARIES: [(&str, &str); 4] = [
 /// A password that appears only in a header: user and password in base64.
 pub(crate) const CANARY_PASSWORD: (&str, &str) = ("canary-password-2a4c3e5e9c1f", "cmVhZGVyOmNhbmFyeS1wYXNzd29yZC0yYTRjM2U1ZTljMWY=");
 
-/// Where [`full`] has the same certificates again.
+/// Returns the reference to the ConfigMap where [`full`] repeats the same certificates.
 fn ca_map() -> ConfigMapKeyRef {
     ConfigMapKeyRef { name: "authorities".into(), key: "ca.crt".into() }
 }
 
-/// Facts with every setting of Windows.
+/// Returns facts with every setting of Windows.
 pub(crate) fn full() -> BootstrapFacts {
     let mut facts = facts();
     facts.spec = serde_saphyr::from_str(include_str!("sample-full.yaml")).unwrap();
@@ -123,7 +123,7 @@ const CHOICES: [&str; 14] = [
     r#"{"kubeProxy": {"networkName": "vxlan0", "networkType": "Overlay", "sourceVIP": "10.244.3.2"}}"#,
 ];
 
-/// The facts with some minor of Kubernetes, channel and [`CHOICES`].
+/// Returns the facts with some minor of Kubernetes, channel and [`CHOICES`].
 pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Strategy<Value = BootstrapFacts> {
     let choices = prop::sample::subsequence(CHOICES.to_vec(), 0..=CHOICES.len());
     (facts, 31..=37u32, prop::sample::select(Channel::ALL.to_vec()), choices).prop_map(|(mut facts, minor, channel, choices)| {
@@ -135,7 +135,7 @@ pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Str
         facts.spec.channel = channel;
         facts.kubernetes.minor = minor;
         if minor < 34 {
-            // Service account tokens for credential providers are refused before 1.34.
+            // The rules reject service account tokens for credential providers before 1.34.
             let providers = facts.spec.kubelet.image_credential_provider.iter_mut().flat_map(|spec| &mut spec.providers);
             providers.for_each(|provider| provider.token_attributes = None);
         }
@@ -156,7 +156,7 @@ pub(crate) fn rendered(facts: &BootstrapFacts) -> Option<Bootstrap> {
     }
 }
 
-/// Facts with any subset of the settings of [`full`], and any steps.
+/// Returns facts with any subset of the settings of [`full`], and any steps.
 pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
     let steps = (0..4usize, 0..4usize).prop_flat_map(|(before, after)| {
         let before: Vec<_> = (0..before).map(any_step).collect();

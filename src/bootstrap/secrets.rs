@@ -25,20 +25,20 @@ impl Secrets {
         self.public.insert(reference, value);
     }
 
-    /// The value of a ConfigMap that `field` refers to. Fails if it was not inserted.
+    /// Returns the value of a ConfigMap that `field` refers to. Fails if the value was not inserted.
     pub(super) fn public(&self, field: &str, reference: &ConfigMapKeyRef) -> Result<&[u8], RenderError> {
         let remedy = "the ConfigMap has no such value: create it, or name another one";
         let missing = || RenderError::invalid(field, format!("{}/{}", reference.name, reference.key), remedy);
         self.public.get(reference).map(Vec::as_slice).ok_or_else(missing)
     }
 
-    /// The value that `field` refers to. Fails if it was not inserted.
+    /// Returns the value that `field` refers to. Fails if the value was not inserted.
     pub(super) fn bytes(&self, field: &str, reference: &SecretKeyRef) -> Result<&[u8], RenderError> {
         let missing = || RenderError::invalid(field, shown(reference), "the Secret has no such value: create it, or name another one");
         self.secret.get(reference).map(ExposeSecret::expose_secret).ok_or_else(missing)
     }
 
-    /// The same as text, trimmed: Secrets made from files end with a newline.
+    /// Returns the value that `field` refers to as trimmed text: Secrets made from files end with a newline.
     pub(super) fn text(&self, field: &str, reference: &SecretKeyRef) -> Result<&str, RenderError> {
         let text = std::str::from_utf8(self.bytes(field, reference)?);
         text.map(str::trim).map_err(|_| RenderError::invalid(field, shown(reference), "the value is not text in UTF-8: correct the Secret"))

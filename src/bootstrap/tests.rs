@@ -1,4 +1,4 @@
-//! Rendering as a whole: the guest reads what was rendered, rendering is deterministic, and secrets are only where they belong.
+//! Tests of the whole rendering: the guest reads the rendered data, rendering is deterministic, and secrets appear only where they belong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ fn big() -> BootstrapFacts {
     big
 }
 
-/// How a plan differs from `base`: items removed (`-`), items added (`+`, after which one), and the fields that differ in the others.
+/// Describes how a plan differs from `base`: removed items (`-`), added items (`+`, after which item), and the fields that differ in the others.
 fn difference(base: &Plan, plan: &Plan) -> String {
     let has = |plan: &Plan, id: &str| plan.items.iter().any(|item| item.id == id);
     let shared = |one: &Plan, other: &Plan| one.items.iter().map(|item| item.id.clone()).filter(|id| has(other, id)).collect::<Vec<_>>();
@@ -72,7 +72,7 @@ fn difference(base: &Plan, plan: &Plan) -> String {
     text
 }
 
-/// The fields in which two objects differ; empty if they are equal.
+/// Describes the fields in which two objects differ; empty if they are equal.
 fn fields(name: &str, old: &Value, new: &Value) -> String {
     let keys: BTreeSet<&String> = [old, new].into_iter().filter_map(Value::as_object).flat_map(|object| object.keys()).collect();
     let differ = keys.into_iter().filter(|key| old[*key] != new[*key]);
@@ -102,7 +102,7 @@ fn a_guest_reads_what_was_rendered() {
     let payload = Payload::from_user_data(bootstrap.user_data.as_bytes()).unwrap();
     assert_eq!(serde_json::to_value(&payload.plan).unwrap(), serde_json::to_value(&bootstrap.plan).unwrap());
     assert!(payload.file(&paths::KUBELET_PATCH.to_uppercase()).is_some(), "Windows ignores case");
-    // The same after cloudbase-init has unzipped it.
+    // The payload is also readable after cloudbase-init has unzipped it.
     assert_eq!(Payload::from_user_data(&gzip(bootstrap.user_data.as_bytes())).unwrap().files, payload.files);
 }
 
@@ -118,7 +118,7 @@ fn the_token_is_in_one_file_and_nowhere_else() {
         for shown in [rendered.plan.json().unwrap(), explain(&rendered.plan), format!("{facts:?} {rendered:?} {payload:?}")] {
             assert!(!shown.contains(TOKEN_SECRET), "{shown}");
         }
-        // The last item removes every place that contained it.
+        // The last item removes every path that contained the secret.
         let Some(Kind::Absent { paths: removed, .. }) = payload.plan.items.last().map(|item| &item.kind) else {
             panic!("the last item removes nothing")
         };
@@ -153,7 +153,7 @@ fn content_from_a_secret_is_in_one_protected_file() {
     }
 }
 
-/// The innermost limit ends first, so that what waits can say what it waited for.
+/// The innermost limit ends first, so that each waiting program can report what it waited for.
 #[test]
 fn limits_enclose_each_other() {
     let mut facts = facts();
@@ -165,7 +165,7 @@ fn limits_enclose_each_other() {
         let (_, rest) = text.split_once(&format!("{name}: '")).unwrap_or_else(|| panic!("no {name} in\n{text}"));
         60 * rest.split_once('m').unwrap().0.parse::<u32>().unwrap()
     };
-    // Two ConfigMaps, the Node before and after, its annotation.
+    // The five API calls: two ConfigMaps, the Node before and after the join, and its annotation.
     let kubeadm = limit("discovery") + limit("tlsBootstrap") + limit("kubeletHealthCheck") + 5 * limit("kubernetesAPICall");
     assert!(join.seconds > kubeadm, "kubeadm may need {kubeadm} s, the join has {}", join.seconds);
     assert!(plan.limits.minutes * 60 > join.seconds * join.attempts + 30 * 60, "the plan has {} minutes", plan.limits.minutes);

@@ -1,4 +1,4 @@
-//! `capw compat`: what goes together on a Windows node, from the data that the controller refuses by.
+//! `capw compat`: the compatible versions on a Windows node, from the data by which the controller refuses versions.
 
 use std::process::ExitCode;
 
@@ -75,7 +75,7 @@ impl Compat {
         Ok(code)
     }
 
-    /// What is printed, and the exit code.
+    /// Returns the output and the exit code.
     fn run(&self) -> Result<(String, ExitCode), String> {
         if let Some(List::List) = self.list {
             return Ok((compat::markdown(data()), ExitCode::SUCCESS));

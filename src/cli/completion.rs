@@ -1,4 +1,4 @@
-//! `capw completion`: what a shell needs to complete commands and flags.
+//! `capw completion`: the script with which a shell completes commands and flags.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// What a shell offers after these words.
+    /// The completions that a shell offers after these words.
     fn offered(words: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("capw.bash");

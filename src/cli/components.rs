@@ -1,4 +1,4 @@
-//! `capw components`: what the Linux side of a cluster means for Windows nodes, what brings its network to them, and what all of it is made of.
+//! `capw components`: the effect of a cluster's Linux side on Windows nodes, the objects that install the network there, and the parts of all of it.
 
 mod list;
 mod own_image;
@@ -86,7 +86,7 @@ impl Components {
 }
 
 impl Render {
-    /// What is printed, and the exit code.
+    /// Returns the output and the exit code.
     fn run(&self) -> Result<(String, ExitCode), String> {
         let objects = self.recording.objects()?;
         let side = components::read(&objects);
@@ -104,7 +104,7 @@ impl Render {
 }
 
 impl Objects {
-    /// What is printed: a document for each object, in the order in which they have to be applied.
+    /// Returns the output: a document for each object, in the order in which they must be applied.
     fn run(self) -> Result<String, String> {
         let side = components::read(&self.recording.objects()?);
         let parameters = Parameters { image: self.image, api_server: self.api_server, pull_secrets: self.pull_secrets };
@@ -146,7 +146,7 @@ fn api_server(text: &str) -> Result<String, String> {
 }
 
 fn object(origin: &str, document: &str) -> Result<Value, String> {
-    // kubectl's JSON is read faster than its YAML.
+    // kubectl's JSON is parsed faster than its YAML.
     let json = document.trim_start().starts_with('{').then(|| serde_json::from_str(document).ok()).flatten();
     let value: Value = match json {
         Some(value) => value,

@@ -1,4 +1,4 @@
-//! The flags by which kubectl is told which cluster it talks to.
+//! The flags that select a cluster, as in kubectl.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Asks the cluster. `ask` gets it, and the namespace that is meant.
+    /// Connects to the cluster and calls `ask` with it and the selected namespace.
     pub fn ask<T>(&self, ask: impl AsyncFnOnce(Cluster, String) -> Result<T, String>) -> Result<T, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
         runtime.block_on(async {
@@ -33,7 +33,7 @@ impl Connection {
         })
     }
 
-    /// The cluster, with the namespace as its default one.
+    /// Returns the client's configuration, with the selected namespace as its default.
     async fn config(&self) -> Result<Config, String> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let mut config = match (&self.kubeconfig, &self.context) {

@@ -1,4 +1,4 @@
-//! `capw crds`: the CustomResourceDefinitions, from the Rust types.
+//! `capw crds`: prints the CustomResourceDefinitions, from the Rust types.
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Crds {
     }
 }
 
-/// File name and text of each definition.
+/// The file name and text of each definition.
 fn files() -> Result<Vec<(String, String)>, String> {
     let text = |crd: &CustomResourceDefinition| serde_saphyr::to_string(crd).map_err(|e| e.to_string());
     api::custom_resource_definitions().iter().map(|crd| Ok((format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural), text(crd)?))).collect()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What a file holds; `-` is standard input.
+/// Reads a file; `-` is standard input.
 pub fn text(path: &Path) -> Result<String, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     if path == Path::new("-") {
@@ -20,7 +20,7 @@ pub fn text(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(failed)
 }
 
-/// The documents of a stream, each after as many empty lines as stand before it, so that errors name the line of the file.
+/// Splits a stream into documents. Empty lines before each document keep its line numbers, so that errors name the line of the file.
 pub fn documents(text: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     for (number, line) in text.lines().enumerate() {
@@ -35,12 +35,12 @@ pub fn documents(text: &str) -> Vec<String> {
     all
 }
 
-/// A text at a path of keys.
+/// Returns the text at a path of keys.
 pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
     path.split('.').try_fold(value, |value, key| value.get(key))?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The object; a field that the kind does not have is an error, as with `kubectl apply`. Errors name the field.
+/// Parses the object; an unknown field is an error, as with `kubectl apply`. Errors name the field.
 pub fn typed<T: DeserializeOwned + Serialize>(origin: &str, written: &Value) -> Result<T, String> {
     let object: T = serde_path_to_error::deserialize(written).map_err(|error| format!("{origin}: {}: {}", error.path(), error.inner()))?;
     let known = serde_json::to_value(&object).map_err(|e| format!("{origin}: {e}"))?;
@@ -51,7 +51,7 @@ pub fn typed<T: DeserializeOwned + Serialize>(origin: &str, written: &Value) -> 
     }
 }
 
-/// A Secret. Errors do not quote what it holds.
+/// Parses a Secret. Errors do not quote its content.
 pub fn secret(origin: &str, written: &Value) -> Result<Secret, String> {
     serde_path_to_error::deserialize(written).map_err(|error| {
         let field = error.path();
@@ -59,7 +59,7 @@ pub fn secret(origin: &str, written: &Value) -> Result<Secret, String> {
     })
 }
 
-/// The first field that was written and not understood. Empty values may be left out on the way.
+/// Returns the first written field that the type does not have. Empty values are ignored, because serialization may omit them.
 fn unknown(path: &str, written: &Value, known: &Value) -> Option<String> {
     let empty = |value: &Value| match value {
         Value::Null => true,

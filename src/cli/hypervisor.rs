@@ -1,5 +1,5 @@
-//! `capw hypervisor check | prove`. `check`, in this file, asks the hypervisors of a file what the controllers would ask before they make a VM;
-//! nothing is changed.
+//! `capw hypervisor check | prove`. `check`, in this file, runs the controllers' checks before the creation of a VM for the hypervisors of a file;
+//! it changes nothing.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,14 +63,14 @@ enum Output {
     Json,
 }
 
-/// One answer.
+/// The result of one check.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub hypervisor: String,
-    /// What was asked.
+    /// The name of the check.
     pub check: String,
     pub ok: bool,
-    /// The reason that the condition of the object would have.
+    /// The reason that the object's condition would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     pub message: String,
@@ -88,7 +88,7 @@ impl Hypervisor {
 }
 
 impl Check {
-    /// The answer, and whether nothing is missing.
+    /// Returns the output, and whether all checks passed.
     fn run(&self) -> Result<(String, bool), String> {
         let objects = Objects::read(&self.files)?;
         let drivers = Drivers::new(DriverSettings::uncounted(self.simulated_state.clone(), 4, Arc::new(operator::now)));
@@ -112,12 +112,12 @@ impl Check {
     }
 }
 
-/// The objects of the files that matter.
+/// The relevant objects of the files.
 #[derive(Default)]
 pub(super) struct Objects {
     pub hypervisors: Vec<WindowsHypervisor>,
     secrets: Vec<Secret>,
-    /// With their kind and name.
+    /// The machines with their kind and name.
     machines: Vec<(String, WindowsMachineSpec)>,
 }
 
@@ -158,14 +158,14 @@ impl Objects {
         Login::new(named.unwrap_or_default().to_owned(), data.chain(plain).collect())
     }
 
-    /// The machines that may be made on a hypervisor, with their kind and name.
+    /// The machines that may be created on a hypervisor, with their kind and name.
     pub fn machines_of(&self, hypervisor: &WindowsHypervisor) -> impl Iterator<Item = &(String, WindowsMachineSpec)> {
         let name = hypervisor.metadata.name.as_deref().unwrap_or_default();
         self.machines.iter().filter(move |(_, spec)| spec.hypervisor_ref.as_ref().is_none_or(|reference| reference.name == name))
     }
 }
 
-/// What is asked of one hypervisor.
+/// The checks of one hypervisor.
 struct Asked<'a> {
     hypervisor: &'a WindowsHypervisor,
     findings: &'a mut Vec<Finding>,
@@ -217,7 +217,7 @@ impl Asked<'_> {
             Ok(ImageFirmware::NotLookedAt(why)) => self.found(&firmware, format!("not looked at: {why}")),
             Ok(ImageFirmware::Differs(text)) => self.say(&firmware, false, Some(Reason::InvalidSpec), text),
             Err(error) if checked.is_ok() => self.say(&firmware, false, driver_failure::reason(&error), error.to_string()),
-            // What is wrong was told above.
+            // The error was reported above.
             Err(_) => {}
         }
         if let Some(all) = memory_mib {
@@ -229,7 +229,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What is known of its version, unless it works without a word to be said.
+    /// Reports the known facts about the hypervisor's version, unless it works without restrictions.
     fn version(&mut self, called: &str) {
         let known = self.hypervisor.spec.driver().and_then(|product| compat::hypervisor(product, called));
         if let Some(known) = known.filter(|known| known.verdict != Verdict::Works) {

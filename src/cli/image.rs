@@ -1,4 +1,4 @@
-//! `capw image autounattend`: the files by which Windows Setup makes an image, unattended.
+//! `capw image autounattend`: writes the files with which Windows Setup creates an image, unattended.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -100,7 +100,7 @@ impl Image {
 }
 
 impl Autounattend {
-    /// Writes the files; says what else belongs on the CD.
+    /// Writes the files; returns the list of the other files for the CD.
     fn run(&self) -> Result<String, String> {
         let installation = self.installation()?;
         let failed = |path: &Path, e: io::Error| format!("--output {}: {e}", path.display());
@@ -149,15 +149,15 @@ impl Autounattend {
     }
 }
 
-/// For the eyes of its owner only.
+/// Writes a file that only its owner can read.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
-    // The mode is that of a new file; this one may have been there.
+    // `mode` applies only to a new file; this file may already exist.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(text.as_bytes())
 }
 
-/// The one line of a file.
+/// Reads a secret from the single line of a file.
 fn secret(flag: &str, path: &Path, is_good: fn(&str) -> bool, rule: &str) -> Result<SecretString, String> {
     let at = |what: &dyn std::fmt::Display| format!("{flag} {}: {what}", path.display());
     let text = SecretString::from(fs::read_to_string(path).map_err(|e| at(&e))?);
@@ -165,7 +165,7 @@ fn secret(flag: &str, path: &Path, is_good: fn(&str) -> bool, rule: &str) -> Res
     if is_good(line) { Ok(line.to_owned().into()) } else { Err(at(&format!("its content (not shown) is not valid: {rule}"))) }
 }
 
-/// The end satisfies rules about kinds of characters.
+/// Creates a random password. Its end satisfies rules about kinds of characters.
 fn random_password() -> SecretString {
     let text: String = rand::rng().sample_iter(Alphanumeric).take(24).map(char::from).collect();
     SecretString::from(format!("{text}Aa1!"))

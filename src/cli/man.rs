@@ -1,4 +1,4 @@
-//! `capw man`: the manual pages, one for each subcommand.
+//! `capw man`: writes the manual pages, one for each subcommand.
 
 use std::fs;
 use std::path::PathBuf;

@@ -62,11 +62,11 @@ enum Command {
     Version(version::Version),
 }
 
-/// Plugins as their callers find them, a program in PATH by that name, and as users call them.
+/// The names of the plugins: their programs in PATH, and the commands that users enter.
 const PLUGINS: [(&str, &str); 2] = [("kubectl-capw", "kubectl capw"), ("clusterctl-capw", "clusterctl capw")];
 
 impl Arguments {
-    /// Reads the command line. Help names the plugin if the program was called as one.
+    /// Parses the command line. Help names the plugin if the program was called as a plugin.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
         let line: Vec<OsString> = line.into_iter().collect();
         let called = line.first().and_then(|path| Path::new(path).file_stem()).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Arguments {
     }
 }
 
-/// Runs the subcommand. The error is one line for the person at the terminal.
+/// Runs the subcommand. The error is one line for the user.
 pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
     let done = match arguments.command {
         Command::Run(run) => run.main(),
@@ -104,7 +104,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
 mod tests {
     use super::*;
 
-    /// What is printed instead of running.
+    /// The text that is printed instead of running a subcommand.
     fn printed(line: &[&str]) -> String {
         Arguments::read(line.iter().map(OsString::from)).unwrap_err().to_string()
     }

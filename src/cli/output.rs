@@ -1,4 +1,4 @@
-//! Standard output and standard error, which may be closed, and the forms of an answer.
+//! Standard output and standard error, which may be closed, and the output formats.
 
 use std::io::Write;
 
@@ -12,22 +12,22 @@ pub enum Format {
     Json,
 }
 
-/// Prints an answer.
+/// Prints the output.
 pub fn print(answer: impl AsRef<[u8]>) -> Result<(), String> {
     std::io::stdout().write_all(answer.as_ref()).map_err(|e| format!("standard output: {e}"))
 }
 
-/// Tells the person at the terminal how it goes. If standard error is closed, that person is gone.
+/// Prints a progress message on standard error. If standard error is closed, nobody reads the message.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// An answer for programs.
+/// Formats the output for programs.
 pub fn json(answer: &impl Serialize) -> Result<String, String> {
     Ok(serde_json::to_string_pretty(answer).map_err(|e| e.to_string())? + "\n")
 }
 
-/// The words of a text in Markdown.
+/// Removes the code marks of Markdown.
 pub fn plain(markdown: &str) -> String {
     markdown.replace('`', "")
 }

@@ -1,4 +1,4 @@
-//! `capw hypervisor prove`: makes VMs on the hypervisors of a file, breaks off and removes them, and says whether all went as it must.
+//! `capw hypervisor prove`: creates VMs on the hypervisors of a file, interrupts and removes them, and reports whether every rule was kept.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -50,14 +50,14 @@ pub struct Prove {
     simulated_state: PathBuf,
 }
 
-/// The end that a person asks for: of the case that runs, and at once.
+/// The two ways to stop: after the running case, and at once.
 struct Stops {
     after_cleaning: CancellationToken,
     at_once: CancellationToken,
 }
 
 impl Prove {
-    /// The table, and whether all is as it must be.
+    /// Returns the table, and whether all cases passed.
     pub fn run(&self) -> Result<(String, bool), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("a runtime: {e}"))?;
         let answer = runtime.block_on(async {
@@ -69,7 +69,7 @@ impl Prove {
             });
             self.answer(&Stops { after_cleaning, at_once }).await
         });
-        // A call that is under way is not waited for.
+        // A running call is not awaited.
         runtime.shutdown_background();
         answer
     }
@@ -86,7 +86,7 @@ impl Prove {
         let machines = objects.hypervisors.iter().map(|hypervisor| Ok((hypervisor, self.machines(objects, hypervisor)?)));
         let machines = machines.collect::<Result<Vec<_>, String>>()?;
         let unwritten = |path: &Path, e| format!("--report {}: {e}", path.display());
-        // Told before the first VM is made.
+        // Errors of the report file must be reported before the first VM is created.
         if let Some(path) = &self.report {
             File::create(path).map_err(|e| unwritten(path, e))?;
         }
@@ -125,7 +125,7 @@ impl Prove {
         Ok((table(&findings), findings.iter().all(|finding| finding.ok)))
     }
 
-    /// Works at one hypervisor, unless that has to end at once.
+    /// Runs work on one hypervisor, unless the user stops at once.
     async fn at<T>(
         &self,
         hypervisor: &WindowsHypervisor,
@@ -137,7 +137,7 @@ impl Prove {
     ) -> Result<T, String> {
         let (login, ledger) = (objects.login(hypervisor), Ledger::default());
         let settings = DriverSettings::uncounted(self.simulated_state.clone(), 32, Arc::new(operator::now));
-        // Nothing is shared with the connections before it.
+        // Nothing is shared with earlier connections.
         let connect = || Drivers::new(settings.clone()).connect(hypervisor, &login);
         let bench = Bench {
             run,
@@ -155,7 +155,7 @@ impl Prove {
         }
     }
 
-    /// The machines to prove with, with the kind and name of what asks for each.
+    /// The machines to prove with, and the kind and name of the object that requests each.
     fn machines(&self, objects: &Objects, hypervisor: &WindowsHypervisor) -> Result<Vec<(String, VmSpec)>, String> {
         let mut asked: Vec<(String, WindowsMachineSpec)> = objects.machines_of(hypervisor).cloned().collect();
         match &self.image {
@@ -181,7 +181,7 @@ fn name(hypervisor: &WindowsHypervisor) -> String {
     hypervisor.metadata.name.clone().unwrap_or_default()
 }
 
-/// A machine of an image, and otherwise as machines are by default.
+/// Returns a machine with this image and default settings.
 fn machine_of(image: &str) -> Result<WindowsMachineSpec, String> {
     from_value(&json!({ "image": image })).map_err(|e| format!("--image {image}: {e}"))
 }
@@ -227,7 +227,7 @@ mod tests {
             Prove { files: vec![self.path("all.yaml")], image: None, report: None, timeout, remove: None, simulated_state: self.path("state") }
         }
 
-        /// What lies in the data centre.
+        /// The number of VMs in the data centre.
         fn vms(&self) -> usize {
             fs::read_dir(self.path("state").join(".lab")).map_or(0, |all| all.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count())
         }

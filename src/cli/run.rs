@@ -159,7 +159,7 @@ impl Run {
             namespaces: self.namespaces.into_iter().collect(),
             watch_filter: self.watch_filter,
             approve_serving_certificates: self.approve_serving_certificates,
-            // What manifests say before an image is chosen.
+            // The placeholder in manifests, before a user chooses an image.
             image: self.image.filter(|image| !image.starts_with("example.invalid/")),
             own_cluster,
             election,
@@ -186,14 +186,14 @@ impl Guests {
 
 fn block_on(program: impl Future<Output = Result<(), OperatorError>> + Send + 'static) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
-    // As a task: each step of it on the main thread would wake that thread, and the thread one of the runtime's.
+    // As a task: polling the program on the main thread would wake that thread at each step, and one of the runtime's threads too.
     let result = runtime.block_on(runtime.spawn(program)).unwrap_or_else(|error| resume_unwind(error.into_panic()));
-    // What still runs was abandoned on purpose.
+    // Tasks that still run were abandoned on purpose.
     runtime.shutdown_background();
     result.map_err(|e| e.to_string())
 }
 
-/// Processes with different controllers must not wait for each other.
+/// The name of the Lease. Processes with different controllers must not wait for each other.
 fn lease(roles: Roles) -> String {
     let parts = [(roles.infrastructure, "infrastructure"), (roles.bootstrap, "bootstrap"), (roles.control_plane, "control-plane")];
     if parts.iter().all(|(has, _)| *has) {
@@ -208,7 +208,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| format!("{text:?} is not HOST:PORT with a numeric address, e.g. 127.0.0.1:9440 or :9440"))
 }
 
-/// The name of a namespace, or `*`.
+/// Parses the name of a namespace, or `*`.
 fn namespace(text: &str) -> Result<String, String> {
     if text == "*" { Ok(text.to_owned()) } else { label_value(text) }
 }

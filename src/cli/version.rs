@@ -1,4 +1,4 @@
-//! `capw version`: what this program is, for people and for programs.
+//! `capw version`: the version of this program, for people and for programs.
 
 use clap::Args;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub struct Version {
     output: Format,
 }
 
-/// The answer as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {

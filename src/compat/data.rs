@@ -12,15 +12,15 @@ use super::version::{Range, Truth, Version};
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Its maintainers state or show that it works.
+    /// The maintainers state or show that the combination works.
     Works,
-    /// It can work, but there is a reason not to use it.
+    /// The combination can work, but there is a reason to avoid it.
     Warns,
-    /// It depends on the exact versions, which the question does not give.
+    /// The verdict depends on the exact versions, which the question does not give.
     Depends,
-    /// Its maintainers have not stated anything.
+    /// The maintainers have not stated anything.
     Unknown,
-    /// It cannot work, or this provider does not support it.
+    /// The combination cannot work, or this provider does not support it.
     Fails,
 }
 
@@ -40,18 +40,18 @@ pub enum Basis {
     Derived,
 }
 
-/// One statement.
+/// A statement about a combination.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub id: String,
-    /// The original texts, for tables.
+    /// The original texts of the conditions, for tables.
     pub when: BTreeMap<Component, Vec<String>>,
     patterns: BTreeMap<Component, Vec<Pattern>>,
     pub verdict: Verdict,
     pub why: String,
-    /// Link.
+    /// The link to the source.
     pub source: String,
-    /// Day on which the source was last read, `2026-11-21`.
+    /// The day on which the source was last read, `2026-11-21`.
     pub checked: String,
     pub basis: Basis,
 }
@@ -60,33 +60,33 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Edge {
     pub between: Vec<Component>,
-    /// What the dependency is about.
+    /// The subject of the dependency.
     pub about: String,
     pub rows: Vec<Row>,
 }
 
-/// The cost of changing a part, and what it can be changed to.
+/// The cost of changing a part, and its possible replacements.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Cost within a release line; another line costs twice as much.
+    /// The cost of a change within a release line; another line costs twice as much.
     pub version: u32,
-    /// Cost of another product.
+    /// The cost of another product.
     pub product: u32,
-    /// Best first.
+    /// The candidates, best first.
     pub candidates: Vec<Part>,
 }
 
-/// The whole file.
+/// The content of the whole file.
 #[derive(Clone, Debug)]
 pub struct Data {
     pub edges: Vec<Edge>,
     pub choices: BTreeMap<Component, Choice>,
     pause_defaults: Vec<(Range, String)>,
-    /// Known sandbox images.
+    /// The repository of known sandbox images.
     pub pause_repository: String,
 }
 
-/// The file, embedded.
+/// The text of the file, embedded.
 pub const TEXT: &str = include_str!("compat.toml");
 
 static DATA: LazyLock<Data> = LazyLock::new(|| {
@@ -147,7 +147,7 @@ struct FilePause {
 struct FilePauseDefault {
     kubernetes: String,
     tag: String,
-    /// For readers of the file; not used.
+    /// For readers of the file; the code does not use it.
     #[allow(dead_code, reason = "deny_unknown_fields wants every field named")]
     source: String,
 }
@@ -200,14 +200,14 @@ impl Row {
         each.fold(Truth::Yes, Truth::and)
     }
 
-    /// The products that the row names for a component.
+    /// Returns the products that the row names for a component.
     pub fn products(&self, component: Component) -> impl Iterator<Item = &str> {
         self.patterns.get(&component).into_iter().flatten().filter_map(Pattern::product)
     }
 }
 
 impl Data {
-    /// The tag of the sandbox image that this version of kubeadm uses.
+    /// Returns the tag of the sandbox image that this version of kubeadm uses.
     pub fn pause_default(&self, kubernetes: &Version) -> Option<&str> {
         self.pause_defaults.iter().find(|(range, _)| range.holds(Some(kubernetes)) == Truth::Yes).map(|(_, tag)| tag.as_str())
     }

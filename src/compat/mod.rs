@@ -1,8 +1,8 @@
 //! WHICH VERSIONS WORK TOGETHER (pure): Kubernetes × Windows × container runtime × pause image × CNI × cloudbase-init ×
 //! hypervisor.
 //!
-//! All knowledge is in `compat.toml`, with source and date. An *edge* is a set of components that depend on each other; its rows are
-//! read like those of a firewall: the first that matches decides, and without a match the answer is unknown. [`answer`] checks every
+//! All knowledge is in `compat.toml`, with source and date. An *edge* is a set of components that depend on each other. Its rows are
+//! read like the rules of a firewall: the first match decides, and without a match the answer is unknown. [`answer`] checks every
 //! edge of a [`Question`] and, if the answer is not yes, finds the nearest set that is known to work.
 
 mod data;

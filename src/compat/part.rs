@@ -12,24 +12,24 @@ use super::version::{Range, Truth, Version};
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
-    /// Version of the kubelet.
+    /// The version of the kubelet.
     Kubernetes,
     /// Windows Server: release and revision (the last number of the build).
     Windows,
-    /// Container runtime.
+    /// The container runtime.
     Runtime,
-    /// Sandbox image.
+    /// The sandbox image.
     Pause,
-    /// Base image of a workload.
+    /// The base image of a workload.
     Image,
-    /// Isolation of containers: `process` (the default) or `hyperv`.
+    /// The isolation of containers: `process` (the default) or `hyperv`.
     Isolation,
-    /// Kind of pod network: `overlay` or `l2bridge`.
+    /// The kind of pod network: `overlay` or `l2bridge`.
     Network,
-    /// Network plug-in.
+    /// The network plug-in.
     Cni,
     CloudbaseInit,
-    /// What the machines are made with: `vsphere`, `proxmox` or `libvirt`.
+    /// The hypervisor of the machines: `vsphere`, `proxmox` or `libvirt`.
     Hypervisor,
 }
 
@@ -47,7 +47,7 @@ impl Component {
         Self::Hypervisor,
     ];
 
-    /// As in `compat.toml`, in JSON and in the flags of `capw compat`.
+    /// Returns the name in `compat.toml`, in JSON and in the flags of `capw compat`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kubernetes => "kubernetes",
@@ -63,12 +63,12 @@ impl Component {
         }
     }
 
-    /// The only product of a component; its name is not written.
+    /// Returns the only product of a component; its name is not written.
     fn only_product(self) -> Option<&'static str> {
         matches!(self, Self::Kubernetes | Self::CloudbaseInit).then(|| self.name())
     }
 
-    /// How many numbers a complete version has; 0 if any number is complete.
+    /// Returns the count of numbers in a complete version; 0 if any count is complete.
     fn places(self) -> usize {
         match self {
             Self::Pause => 0,
@@ -84,12 +84,12 @@ impl fmt::Display for Component {
     }
 }
 
-/// One choice.
+/// A choice for a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub component: Component,
     pub product: String,
-    /// `None`: any.
+    /// The version. `None`: any.
     pub version: Option<Version>,
 }
 
@@ -123,7 +123,7 @@ impl Part {
                 if product.is_empty() {
                     return Err(wrong("an image, e.g. registry.k8s.io/pause:3.10.2"));
                 }
-                // A tag such as `latest` says nothing about the version.
+                // A tag such as `latest` gives no version.
                 Ok(Self { component, product: product.into(), version: tag.and_then(|tag| Version::parse(tag, component.places())) })
             }
             _ => {
@@ -134,7 +134,7 @@ impl Part {
         }
     }
 
-    /// In the form that [`Part::parse`] reads.
+    /// Returns the part in the form that [`Part::parse`] reads.
     pub fn written(&self) -> String {
         match (self.component, &self.version) {
             (Component::Kubernetes | Component::CloudbaseInit, Some(version)) => version.to_string(),
@@ -148,7 +148,7 @@ impl Part {
         }
     }
 
-    /// Whether this is a more precise form of `other`.
+    /// Whether this part is a more precise form of `other`.
     pub fn refines(&self, other: &Self) -> bool {
         self.product == other.product
             && match (&self.version, &other.version) {
@@ -168,7 +168,7 @@ impl Part {
     }
 }
 
-/// For messages: `Windows Server 2025 (10.0.26100.6899)`.
+/// Shows the part in messages: `Windows Server 2025 (10.0.26100.6899)`.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.component, &self.version) {
@@ -190,7 +190,7 @@ fn build(release: &str) -> Option<&'static str> {
     BUILDS.iter().find(|(name, _)| *name == release).map(|(_, build)| *build)
 }
 
-/// A release, a semi-annual one, or a build with or without revision.
+/// Parses a release, a semi-annual release, or a build with or without revision.
 fn windows(value: &str) -> Option<Part> {
     let component = Component::Windows;
     let value = value.to_ascii_lowercase();
@@ -255,13 +255,13 @@ impl Pattern {
         }
         match &self.range {
             None => Truth::Yes,
-            // A release without a revision is one with current updates.
+            // A release without a revision counts as a release with current updates.
             Some(range) if part.component == Component::Windows && part.version.is_none() => range.holds_newest(),
             Some(range) => range.holds(part.version.as_ref()),
         }
     }
 
-    /// The product, if it is not `*`.
+    /// Returns the product, if it is not `*`.
     pub fn product(&self) -> Option<&str> {
         self.product.as_deref()
     }

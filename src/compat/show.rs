@@ -20,7 +20,7 @@ impl Verdict {
         }
     }
 
-    /// The answer in one word.
+    /// Returns the answer in one word.
     fn answer(self) -> &'static str {
         match self {
             Self::Works | Self::Warns => "yes",
@@ -43,7 +43,7 @@ impl Basis {
     }
 }
 
-/// `containerd 2.3.7 instead of containerd 1.7`.
+/// Shows a change: `containerd 2.3.7 instead of containerd 1.7`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.component, self.to.product == self.from.product) {
@@ -53,7 +53,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Component → choice, as the flags of `capw compat` take it.
+/// Serializes the choice by component, as the flags of `capw compat` take it.
 impl Serialize for Question {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.parts().map(|part| (part.component.name(), part.written())))
@@ -80,12 +80,12 @@ impl Serialize for Answer {
     }
 }
 
-/// Names of components, joined.
+/// Returns the names of components, joined.
 fn names(between: &[Component]) -> String {
     between.iter().map(|component| component.name()).collect::<Vec<_>>().join(" + ")
 }
 
-/// Text: the answer, the findings, worst first, and the nearest set that works.
+/// Returns text: the answer, the findings, worst first, and the nearest set that works.
 pub fn table(answer: &Answer) -> String {
     let parts: Vec<String> = answer.question.parts().map(Part::to_string).collect();
     let mut text = format!("{}\nanswer: {}\n\n", parts.join(", "), answer.verdict.answer());
@@ -111,12 +111,12 @@ pub fn table(answer: &Answer) -> String {
     text
 }
 
-/// The conditions of a row: `kubernetes 1.35..1.38, windows 2025`.
+/// Returns the conditions of a row: `kubernetes 1.35..1.38, windows 2025`.
 fn when(conditions: &BTreeMap<Component, Vec<String>>) -> String {
     conditions.iter().map(|(component, texts)| format!("{component} {}", texts.join(" or "))).collect::<Vec<_>>().join(", ")
 }
 
-/// All data as Markdown tables, one per edge.
+/// Returns all data as Markdown tables, one per edge.
 pub fn markdown(data: &Data) -> String {
     let mut text = String::new();
     for Edge { between, about, rows } in &data.edges {

@@ -1,4 +1,4 @@
-//! From a question to yes, or to the failing edge and the nearest set that is known to work.
+//! Finds the answer to a question: yes, or the failing edge and the nearest set that is known to work.
 
 use serde::{Serialize, Serializer};
 
@@ -13,12 +13,12 @@ pub struct Finding {
     #[serde(serialize_with = "texts")]
     pub parts: Vec<Part>,
     pub verdict: Verdict,
-    /// One or two sentences; if nothing is known, what is missing.
+    /// The reason in one or two sentences; if nothing is known, the missing information.
     pub why: String,
     /// The row that decided, if any.
     pub row: Option<String>,
     pub source: Option<String>,
-    /// When the source was last read.
+    /// The day on which the source was last read.
     pub checked: Option<String>,
     pub basis: Option<Basis>,
 }
@@ -44,16 +44,16 @@ pub struct Nearest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub question: Question,
-    /// The worst of all findings; `Works` if there is none.
+    /// The worst verdict of all findings; `Works` if there are no findings.
     pub verdict: Verdict,
-    /// In the order of the data file.
+    /// The findings, in the order of the data file.
     pub findings: Vec<Finding>,
-    /// The nearest set that works, if the answer is not yes and there is one.
+    /// The nearest set that works, if the answer is not yes and such a set exists.
     pub nearest: Option<Nearest>,
 }
 
 impl Answer {
-    /// Whether it is known to work, possibly with a warning.
+    /// Whether the set is known to work, possibly with a warning.
     pub fn accepted(&self) -> bool {
         accepted(self.verdict)
     }
@@ -79,7 +79,7 @@ pub fn answer(data: &Data, question: &Question) -> Answer {
     Answer { question: question.clone(), verdict, findings, nearest }
 }
 
-/// The finding of each edge, without searching for a set that works.
+/// Returns the finding of each edge, without searching for a set that works.
 pub fn findings(data: &Data, question: &Question) -> Vec<Finding> {
     data.edges.iter().filter_map(|edge| look(edge, question)).collect()
 }
@@ -88,13 +88,13 @@ fn worst(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Works)
 }
 
-/// The finding of an edge, if the question names all its components.
+/// Returns the finding of an edge, if the question names all its components.
 fn look(edge: &Edge, question: &Question) -> Option<Finding> {
     let parts: Vec<Part> = edge.between.iter().map(|component| question.get(*component).cloned()).collect::<Option<_>>()?;
     let (rows, decided) = decide(edge, question);
     let verdict = together(&rows, decided);
     let named: Vec<String> = parts.iter().map(Part::to_string).collect();
-    // A partial version may match several rows: the worst one counts.
+    // A partial version may match several rows: the row with the worst verdict counts.
     let row = rows.iter().max_by_key(|row| row.verdict).filter(|row| decided || row.verdict >= Verdict::Unknown);
     let why = match (verdict, row) {
         (Verdict::Depends, Some(row)) => format!("it depends on the exact version: {}", row.why),
@@ -115,7 +115,7 @@ fn look(edge: &Edge, question: &Question) -> Option<Finding> {
     })
 }
 
-/// The rows that may match, and whether the last of them matches for certain: the first certain match decides.
+/// Returns the rows that may match, and whether the last of them matches for certain: the first certain match decides.
 fn decide<'a>(edge: &'a Edge, question: &Question) -> (Vec<&'a Row>, bool) {
     let mut rows = Vec::new();
     for row in &edge.rows {
@@ -131,7 +131,7 @@ fn decide<'a>(edge: &'a Edge, question: &Question) -> (Vec<&'a Row>, bool) {
     (rows, false)
 }
 
-/// The verdict of several rows together; if none matches for certain, part of the answer is unknown.
+/// Combines the verdicts of several rows; if no row matches for certain, part of the answer is unknown.
 fn together(rows: &[&Row], decided: bool) -> Verdict {
     let mut verdicts = rows.iter().map(|row| row.verdict).chain((!decided).then_some(Verdict::Unknown));
     let Some(first) = verdicts.next() else { return Verdict::Unknown };
@@ -142,12 +142,12 @@ fn together(rows: &[&Row], decided: bool) -> Verdict {
     if rest.iter().chain([&first]).all(|verdict| accepted(*verdict)) { Verdict::Warns } else { Verdict::Depends }
 }
 
-/// The cost of a set; less is better. The later fields decide between equal costs.
+/// The rank of a set; less is better. The later fields decide between equal costs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     cost: u32,
     warnings: usize,
-    /// Positions in the lists of candidates, best first.
+    /// The positions in the lists of candidates, best first.
     places: Vec<usize>,
 }
 
@@ -159,7 +159,7 @@ struct Search<'a> {
     best: Option<(Rank, Question)>,
 }
 
-/// Tries every set that does not cost more than the best so far.
+/// Returns the nearest set that works. The search tries every set that does not cost more than the best so far.
 fn nearest(data: &Data, question: &Question) -> Option<Nearest> {
     let domains = question.parts().map(|part| domain(data.choices.get(&part.component), part)).collect();
     let mut search = Search { data, question, domains, best: None };
@@ -172,14 +172,14 @@ fn nearest(data: &Data, question: &Question) -> Option<Nearest> {
     Some(Nearest { changes: changes.collect(), set })
 }
 
-/// The part itself at no cost, then the candidates with their costs, cheapest first.
+/// Returns the part itself at no cost, then the candidates with their costs, cheapest first.
 fn domain(choice: Option<&Choice>, part: &Part) -> Vec<(u32, usize, Part)> {
     let mut all = vec![(0, 0, part.clone())];
     for (place, candidate) in choice.into_iter().flat_map(|choice| choice.candidates.iter().enumerate()) {
         let Some(choice) = choice else { continue };
         let price = match candidate {
             same if same == part => continue,
-            // A more precise version of the same part.
+            // This is a more precise version of the same part.
             one if one.refines(part) => 1,
             near if near.same_line(part) => choice.version,
             line if line.product == part.product => choice.version.saturating_mul(2),
@@ -220,7 +220,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether an edge that the newest part completes fails; edges with a later part are checked then.
+    /// Whether an edge that the newest part completes fails; edges with a later part are checked when that part is added.
     fn fails(&self, newest: Component, set: &Question) -> bool {
         let open = |component: &Component| self.question.get(*component).is_some() && set.get(*component).is_none();
         let complete = self.data.edges.iter().filter(|edge| edge.between.contains(&newest) && !edge.rows.iter().any(|row| row.when.keys().any(open)));

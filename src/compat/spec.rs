@@ -11,7 +11,7 @@ use crate::api::bootstrap_config::{Channel, ContainerdLine, ProxyNetwork, Window
 /// A combination that cannot work: the failing edge, the field to change and the nearest set that works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incompatible {
-    /// Path of the field that is cheapest to change.
+    /// The path of the field that is cheapest to change.
     pub field: &'static str,
     pub value: String,
     /// The failing edges, each with its source, and the nearest set that works.
@@ -24,7 +24,7 @@ impl fmt::Display for Incompatible {
     }
 }
 
-/// The field of a component in the users' objects.
+/// Returns the field of a component in the users' objects.
 fn field(component: Component) -> &'static str {
     match component {
         Component::Kubernetes => "spec.version of the Machine",
@@ -40,7 +40,7 @@ fn field(component: Component) -> &'static str {
     }
 }
 
-/// The versions of a node that are known before it exists. An unparsable version or image is reported where that field is validated.
+/// Returns the versions of a node that are known before it exists. The validation of each field reports an unparsable version or image.
 fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Question, PartError> {
     let line = match spec.containerd.line {
         ContainerdLine::V1 => "containerd@1.7",
@@ -51,7 +51,7 @@ fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Quest
     if let Some(image) = &spec.containerd.sandbox_image {
         question = question.with(Part::parse(Component::Pause, image)?);
     }
-    // Some pods will use it; process isolation needs less.
+    // Some pods will use Hyper-V isolation; process isolation needs less.
     if spec.containerd.hyper_v.is_some() || spec.windows.hyper_v_isolation {
         question = question.with(Part::parse(Component::Isolation, "hyperv")?);
     }
@@ -72,7 +72,7 @@ fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Quest
     Ok(question)
 }
 
-/// The release, with its revision if that is known.
+/// Returns the release, with its revision if it is known.
 fn windows(spec: &WindowsBootstrapConfigSpec) -> Result<Part, PartError> {
     match spec.known_versions.as_ref().and_then(|known| known.windows_revision) {
         Some(revision) => Part::parse(Component::Windows, &format!("10.0.{}.{revision}", spec.windows_release.build())),
@@ -80,7 +80,7 @@ fn windows(spec: &WindowsBootstrapConfigSpec) -> Result<Part, PartError> {
     }
 }
 
-/// A kubelet of that version, and an API server of an older minor.
+/// Returns the error for a kubelet of that version with an API server of an older minor.
 pub fn newer_than_server(kubernetes: &str, server_minor: u32) -> Incompatible {
     Incompatible {
         field: field(Component::Kubernetes),
@@ -91,7 +91,7 @@ pub fn newer_than_server(kubernetes: &str, server_minor: u32) -> Incompatible {
     }
 }
 
-/// Whether this node can work with that version of Kubernetes. Unknown and inadvisable combinations pass: they are the user's choice,
+/// Checks whether this node can work with that version of Kubernetes. Unknown and inadvisable combinations pass: the user chooses them,
 /// and `capw compat` reports them.
 pub fn check(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<(), Incompatible> {
     let Ok(question) = question(spec, kubernetes) else { return Ok(()) };
@@ -122,7 +122,7 @@ fn refusal(answer: &Answer, failing: &[&Finding]) -> Incompatible {
     }
 }
 
-/// The value as the field has it.
+/// Returns the value in the form of the field.
 fn value(part: &Part) -> String {
     match (part.component, &part.version) {
         (Component::Runtime, Some(version)) => version.to_string(),
@@ -130,22 +130,22 @@ fn value(part: &Part) -> String {
     }
 }
 
-/// A finding in a sentence.
+/// Returns a finding as a sentence.
 fn said(finding: &Finding) -> String {
     let parts: Vec<String> = finding.parts.iter().map(ToString::to_string).collect();
     let source = finding.source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
     format!("{}: {}{source}", parts.join(" with "), finding.why)
 }
 
-/// What is known of a hypervisor, from what it calls itself, e.g. `VMware vCenter Server 8.0.3 build-24322831`; `None` if it has no number, or no
-/// row is about it.
+/// Returns the finding about a hypervisor, from the product name that it reports, e.g. `VMware vCenter Server 8.0.3 build-24322831`; `None` if
+/// the name has no number, or no row is about it.
 pub fn hypervisor(product: &str, called: &str) -> Option<Finding> {
     let number = called.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let part = Part::parse(Component::Hypervisor, &format!("{product}@{number}")).ok()?;
     findings(data(), &Question::default().with(part)).into_iter().find(|finding| finding.row.is_some())
 }
 
-/// The sandbox image for a node: kubeadm's own for the version, or the next newer one that has the Windows release.
+/// Returns the sandbox image for a node: kubeadm's own for the version, or the next newer one that has the Windows release.
 pub fn pause_image(windows: WindowsRelease, kubernetes: &str) -> Option<String> {
     let data = data();
     let default = data.pause_default(&Version::parse(kubernetes, 3)?)?;
@@ -154,7 +154,7 @@ pub fn pause_image(windows: WindowsRelease, kubernetes: &str) -> Option<String> 
     newer(data, &from).into_iter().find(|image| holds(data, &windows, image)).map(|image| image.written())
 }
 
-/// The image itself, then the known newer ones, oldest first.
+/// Returns the image itself, then the known newer ones, oldest first.
 fn newer(data: &Data, from: &Part) -> Vec<Part> {
     let known = data.choices.get(&Component::Pause).map(|choice| choice.candidates.as_slice()).unwrap_or_default();
     let order = |a: &Part, b: &Part| match (&a.version, &b.version) {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::api::bootstrap_config::KnownVersions;
 
-    /// Whatever an object says of its node is asked, each with the field that says it.
+    /// Checks that each version in the object is part of the question, with the field that contains it.
     #[test]
     fn every_version_that_an_object_names_counts() {
         let known = |known: KnownVersions| WindowsBootstrapConfigSpec { known_versions: Some(known), ..Default::default() };

@@ -1,4 +1,4 @@
-//! An example for every row, and properties of any question.
+//! Tests with an example for every row, and properties of any question.
 
 mod examples;
 
@@ -12,7 +12,7 @@ use self::examples::EXAMPLES;
 use crate::api::bootstrap_config::{ContainerdLine, UtilityVm, WindowsBootstrapConfigSpec, WindowsRelease};
 use crate::compat::*;
 
-/// `kubernetes=v1.36.3 windows=2025`.
+/// Parses a question such as `kubernetes=v1.36.3 windows=2025`.
 fn ask(text: &str) -> Question {
     text.split_whitespace().fold(Question::default(), |question, pair| {
         let (name, value) = pair.split_once('=').unwrap();
@@ -44,7 +44,7 @@ fn each_row_has_a_reason_a_source_and_a_date() {
         assert!(row.why.len() > 5 && !row.why.ends_with('.') && !row.why.contains('|'), "{}: {}", row.id, row.why);
         assert!(row.verdict != Verdict::Depends, "{}: depends is a result, not a fact", row.id);
     }
-    // Every candidate is a product that some row names.
+    // Every candidate is a product that a row names.
     for (component, choice) in &data().choices {
         assert!(!choice.candidates.is_empty() && choice.version > 1 || *component == Component::Pause);
         for candidate in &choice.candidates {
@@ -157,7 +157,7 @@ fn an_impossible_configuration_names_the_reason_and_the_nearest_set() {
         (spec(Server2025, V2, None), "v1.37.0"),
         (spec(Server2022, V1, Some("registry.example.com/mirror/pause@sha256:00")), "v1.36.3"),
         (spec(Server2025, V2, Some("registry.k8s.io/pause:3.10.1")), "v1.36.3"),
-        // An invalid version is reported elsewhere.
+        // The check ignores an invalid version, because the validation of the field reports it.
         (spec(Server2022, V2, None), "newest"),
     ] {
         assert_eq!(check(&good, version), Ok(()), "{good:?} {version}");
@@ -243,7 +243,7 @@ fn json_output_is_stable() {
     }
 }
 
-/// Questions with known and unknown products, complete and partial versions.
+/// Returns questions with known and unknown products, complete and partial versions.
 fn any_question() -> impl Strategy<Value = Question> {
     let some = |component: Component, pattern: &'static str| {
         let known = data().choices[&component].candidates.iter().map(Part::written).collect::<Vec<String>>();
@@ -274,7 +274,7 @@ proptest! {
         let first = answer(data(), &question);
         prop_assert_eq!(&answer(data(), &question), &first, "the same question, another answer");
         let Some(nearest) = &first.nearest else {
-            // There is always such a set: every component has candidates.
+            // Such a set always exists: every component has candidates.
             prop_assert!(first.accepted(), "{}", table(&first));
             return Ok(());
         };

@@ -8,18 +8,18 @@ use std::fmt;
 pub struct Version {
     text: String,
     numbers: Vec<u64>,
-    /// Whether it stands for all versions with this prefix: `2.3` for all of 2.3.
+    /// Whether the version stands for all versions with this prefix: `2.3` for all of 2.3.
     partial: bool,
 }
 
-/// Missing places count as 0.
+/// Compares numbers; missing places count as 0.
 fn compare(a: &[u64], b: &[u64]) -> Ordering {
     let places = a.len().max(b.len());
     let at = |numbers: &[u64], place: usize| numbers.get(place).copied().unwrap_or(0);
     (0..places).map(|place| at(a, place).cmp(&at(b, place))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// The numbers at the start of a text, separated by dots or dashes; at least one.
+/// Returns the numbers at the start of a text, separated by dots or dashes; at least one number.
 fn numbers(text: &str) -> Option<Vec<u64>> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let digits = |part: &&str| !part.is_empty() && part.len() <= 9 && part.chars().all(|c| c.is_ascii_digit());
@@ -28,14 +28,14 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
 }
 
 impl Version {
-    /// `places`: how many numbers a complete version has; 0 if any number of them is complete.
+    /// Parses a version. `places` is the count of numbers in a complete version; 0 if any count is complete.
     pub fn parse(text: &str, places: usize) -> Option<Self> {
         let numbers = numbers(text)?;
         let partial = numbers.len() < places;
         Some(Self { text: text.to_owned(), numbers, partial })
     }
 
-    /// The first version after those that this stands for.
+    /// Returns the first version after those that this version stands for.
     fn end(&self) -> Vec<u64> {
         let mut end = self.numbers.clone();
         if let Some(last) = end.last_mut() {
@@ -50,7 +50,7 @@ impl Version {
         line(self) == line(other)
     }
 
-    /// Whether this stands for `other` too.
+    /// Whether this version stands for `other` too.
     pub fn covers(&self, other: &Self) -> bool {
         self.partial && compare(&other.numbers, &self.numbers).is_ge() && compare(&other.numbers, &self.end()).is_lt()
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Version {
 pub enum Truth {
     Yes,
     No,
-    /// For some of the versions in question.
+    /// True for some of the versions in question.
     Some,
 }
 
@@ -94,7 +94,7 @@ impl Truth {
     }
 }
 
-/// From (included) and to (not included): `1.31..1.35`, `2.0.4..`, `..1.31`; `1.36` is everything that begins like this.
+/// A range from (included) and to (not included): `1.31..1.35`, `2.0.4..`, `..1.31`; `1.36` is every version that begins like this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     from: Vec<u64>,
@@ -111,12 +111,12 @@ impl Range {
         Some(Self { from: end(from)?.unwrap_or_default(), to: end(to)? })
     }
 
-    /// Whether it contains the newest version.
+    /// Whether the range contains the newest version.
     pub fn holds_newest(&self) -> Truth {
         if self.to.is_none() { Truth::Yes } else { Truth::No }
     }
 
-    /// `None` stands for every version.
+    /// Whether the range contains the version. `None` stands for every version.
     pub fn holds(&self, version: Option<&Version>) -> Truth {
         let below_end = |numbers: &[u64]| self.to.as_ref().is_none_or(|to| compare(numbers, to).is_lt());
         let Some(version) = version else {
@@ -135,7 +135,7 @@ impl Range {
     }
 }
 
-/// A bound of a range: nothing may follow its numbers.
+/// Parses a bound of a range; it must end after its numbers.
 fn whole(text: &str) -> Option<Vec<u64>> {
     let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == '-');
     numbers(text).filter(|_| plain)
@@ -185,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// A partial version is in a range exactly as those that it stands for are.
+        /// The result for a partial version agrees with the results for the versions that it stands for.
         #[test]
         fn a_part_agrees_with_the_whole(a in 0u64..4, b in 0u64..4, from in "[0-3][.][0-3]([.][0-3])?", to in "[0-3][.][0-3]([.][0-3])?") {
             prop_assume!(compare(&whole(&from).unwrap(), &whole(&to).unwrap()).is_lt());

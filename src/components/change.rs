@@ -1,9 +1,9 @@
-//! What `linuxSide: Change` does (pure): the next write that puts the Linux side right, or why there is none.
+//! The logic of `linuxSide: Change` (pure): the next write that corrects the Linux side, or the reason why none follows.
 //!
-//! There is one write at a time, and what it leads to is read before the next. An object that CAPW has changed says in [`CHANGED`] for which reasons:
-//! what is wrong again for one of them was changed back by another writer, and is left alone. An object that is not there is made if the finding
-//! has all of it, and made again if somebody deletes it: tools that would undo this are known by the object that it belongs to. The pods of Flannel's DaemonSet carry the digest of its settings in
-//! [`SETTINGS`], so each change of them restarts the pods once, by the DaemonSet's own update strategy.
+//! CAPW writes once and reads the result before the next write. Each object that CAPW has changed lists the reasons in [`CHANGED`]: if a listed
+//! problem is back, another writer reverted the change, and CAPW leaves the object alone. CAPW creates a missing object if the finding has all of
+//! it, and recreates it after a deletion; the object that it belongs to shows which tools would undo this. Flannel's pods carry a digest of the
+//! settings, [`SETTINGS`], so each change of the settings restarts the pods once, by the DaemonSet's own update strategy.
 
 use serde_json::{Value, json};
 
@@ -18,20 +18,20 @@ use crate::api::components::LINUX_SIDE_MANAGER;
 use crate::api::condition::Reason;
 use crate::api::listing::Listing;
 
-/// Annotation on an object that CAPW has changed: the reasons, with commas between them.
+/// Annotation on an object that CAPW has changed: the reasons, separated by commas.
 pub const CHANGED: &str = "infrastructure.cluster.x-k8s.io/linux-side-changed";
 /// Annotation on the pods of a DaemonSet that CAPW has restarted: the digest of the settings that they started with.
 pub const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/linux-side-settings";
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Nothing has to be changed.
+    /// No change is needed.
     Nothing,
     Write(Write),
-    /// Pods restart; the text says how many have.
+    /// Pods are restarting; the text states how many have restarted.
     Wait(String),
-    /// Something is wrong that is not changed; the text says what to do instead.
+    /// CAPW does not correct this problem; the text states what to do instead.
     Leave(Reason, String),
 }
 
@@ -40,19 +40,19 @@ pub enum Step {
 pub struct Write {
     pub kind: Listing,
     pub object: ObjectRef,
-    /// A merge patch with UID and version of the object that was read: if it has changed since, that is a conflict. Of a new object, all of it.
+    /// A merge patch with the UID and version of the object that was read, so that a later change causes a conflict. For a new object: all of it.
     pub patch: Value,
-    /// Whether the object is not there yet.
+    /// Whether the object must be created.
     pub is_new: bool,
-    /// What it does, as a sentence.
+    /// The effect of the change, as a sentence.
     pub what: String,
 }
 
-/// `objects` are those that `side` was read from, and `found` is what was found wrong with it.
+/// Returns the next step. `side` was read from `objects`, and `found` lists its problems.
 pub fn next_step(objects: &[Value], side: &LinuxSide, found: &[Finding]) -> Step {
     let wrong: Vec<&Finding> = found.iter().filter(|finding| !is_warning(finding.reason)).collect();
     let flannel = with_daemon_set(side);
-    // A change may cut traffic for a while, for nothing if Windows nodes are kept away by something else.
+    // A change may interrupt traffic, and is useless if another problem still keeps Windows nodes away.
     if let Some(finding) = wrong.iter().find(|finding| !is_changed_here(finding, flannel.is_some())) {
         let why = format!("{}, {}: {}; {}", finding.object, finding.field, finding.message, finding.remedy);
         return Step::Leave(Reason::ChangeNeeded, format!("CAPW does not change this, and nothing else before: {why}"));
@@ -71,14 +71,14 @@ fn with_daemon_set(side: &LinuxSide) -> Option<(&Flannel, &ObjectRef)> {
 
 fn is_changed_here(finding: &Finding, is_restarted: bool) -> bool {
     match finding.reason {
-        // Only people know whether peers outside of the cluster need BGP.
+        // Only the user knows whether peers outside of the cluster need BGP.
         Reason::BgpWithVxlan => false,
         Reason::NotRolledOut => is_restarted,
         _ => finding.patch.is_some(),
     }
 }
 
-/// All that is wrong with the object of the first finding is put right at once.
+/// Corrects all problems of the first finding's object in one write.
 fn change(objects: &[Value], wrong: &[&Finding], first: &Finding) -> Step {
     let object = &first.object;
     let Some((kind, there)) = find(objects, object) else { return make(objects, first) };
@@ -103,7 +103,7 @@ fn change(objects: &[Value], wrong: &[&Finding], first: &Finding) -> Step {
     Step::Write(Write { kind, object: object.clone(), patch, is_new: false, what })
 }
 
-/// Makes the object of a finding, which is not there.
+/// Creates the missing object of a finding.
 fn make(objects: &[Value], finding: &Finding) -> Step {
     let Finding { reason, object, patch, remedy, .. } = finding;
     let new = match patch {
@@ -122,12 +122,12 @@ fn make(objects: &[Value], finding: &Finding) -> Step {
     Step::Write(Write { kind, object: object.clone(), patch, is_new: true, what: format!("{object} is made ({reason})") })
 }
 
-/// The mark of an object that CAPW has changed.
+/// The annotation of an object that CAPW has changed.
 fn marked(reasons: &str) -> Value {
     json!({"metadata": {"annotations": {CHANGED: reasons}}})
 }
 
-/// Lets pods of Flannel start with the settings that are written, if CAPW has changed these or nodes do not use them.
+/// Restarts Flannel's pods with the configured settings, if CAPW has changed these or nodes do not use them.
 fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option<&Finding>) -> Step {
     let config = flannel.config.as_ref().and_then(|config| find(objects, &config.object));
     let (Some((_, config)), Some((kind, there))) = (config, find(objects, set)) else { return Step::Nothing };
@@ -141,7 +141,7 @@ fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option
         (number("/status/desiredNumberScheduled"), number("/status/updatedNumberScheduled"), number("/status/numberAvailable"));
     let is_restarting = number("/status/observedGeneration") < number("/metadata/generation") || updated < desired;
     let is_begun = annotation(there, "/spec/template/metadata/annotations", SETTINGS) == Some(digest.as_str());
-    // A restart that a user has begun ends first.
+    // Wait for a restart that a user has begun.
     if is_restarting || (is_begun && available < desired) {
         let by_hand = there.pointer("/spec/updateStrategy/type").and_then(Value::as_str) == Some("OnDelete");
         let how = if by_hand { "; its update strategy is OnDelete, so delete its pods one after the other" } else { "" };
@@ -159,7 +159,7 @@ fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option
     }
 }
 
-/// The object as it was read, and its kind.
+/// Returns the object as it was read, and its kind.
 fn find<'a>(objects: &'a [Value], object: &ObjectRef) -> Option<(Listing, &'a Value)> {
     let there = object.find(objects)?;
     Some((listing(there)?, there))
@@ -169,7 +169,7 @@ fn annotation<'a>(object: &'a Value, annotations: &str, key: &str) -> Option<&'a
     object.pointer(annotations)?.get(key)?.as_str()
 }
 
-/// A patch that changes nothing, and applies to this very object only.
+/// A patch without changes that applies only to this exact object.
 fn precondition(object: &Value) -> Value {
     let of = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)).cloned().unwrap_or_default();
     json!({"metadata": {"uid": of("uid"), "resourceVersion": of("resourceVersion")}})

@@ -1,16 +1,16 @@
-//! Networks of addresses as Kubernetes writes them: `10.244.0.0/16`.
+//! IP networks in the notation of Kubernetes: `10.244.0.0/16`.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// A network: its first address, and how many bits all its addresses have in common.
+/// An IP network: its first address and its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cidr {
     address: IpAddr,
     prefix: u8,
 }
 
-/// The bits of an address, and how many there are.
+/// Returns the bits of an address and their number.
 fn bits(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
@@ -19,7 +19,7 @@ fn bits(address: IpAddr) -> (u128, u8) {
 }
 
 impl Cidr {
-    /// The network, without the bits below its prefix; `None` if the text is none.
+    /// Parses a network and clears the bits below its prefix; `None` if the text is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = text.trim().split_once('/')?;
         let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
@@ -33,12 +33,12 @@ impl Cidr {
         Some(Self { address, prefix })
     }
 
-    /// Networks that are separated by commas, as kubeadm and flags write them. `None` if one of them is none.
+    /// Parses networks that are separated by commas, as kubeadm and flags write them. `None` if one of them is invalid.
     pub fn parse_all(text: &str) -> Option<Vec<Self>> {
         text.split(',').filter(|part| !part.trim().is_empty()).map(Self::parse).collect()
     }
 
-    /// The network that consists of one address.
+    /// Returns the network that consists of this one address.
     pub fn of(address: IpAddr) -> Self {
         Self { address, prefix: bits(address).1 }
     }
@@ -47,24 +47,24 @@ impl Cidr {
         self.address.is_ipv4()
     }
 
-    /// How many bits all its addresses have in common.
+    /// The prefix length.
     pub fn prefix(self) -> u8 {
         self.prefix
     }
 
-    /// How many addresses it has, or as many as can be counted.
+    /// The number of its addresses, or `u64::MAX` if it has more.
     pub fn addresses(self) -> u64 {
         1u64.checked_shl(u32::from(bits(self.address).1.saturating_sub(self.prefix))).unwrap_or(u64::MAX)
     }
 
-    /// Whether an address is in both.
+    /// Whether the two networks share an address.
     pub fn overlaps(self, other: Self) -> bool {
         let ((one, width), (two, other_width)) = (bits(self.address), bits(other.address));
         let below = u32::from(width.saturating_sub(self.prefix.min(other.prefix)));
         width == other_width && (one ^ two).checked_shr(below).unwrap_or(0) == 0
     }
 
-    /// Whether all addresses of the other are in this one.
+    /// Whether this network contains all addresses of the other.
     pub fn contains(self, other: Self) -> bool {
         self.prefix <= other.prefix && self.overlaps(other)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// For messages: `10.244.0.0/16 and fd00::/56`.
+/// Joins the networks for messages: `10.244.0.0/16 and fd00::/56`.
 pub fn listed(networks: &[Cidr]) -> String {
     networks.iter().map(Cidr::to_string).collect::<Vec<_>>().join(" and ")
 }

@@ -1,4 +1,4 @@
-//! What is read of an object, and which changes of it may change that.
+//! The facts that are read from an object, and the changes that may affect them.
 
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use super::linux_side::{ANNOTATIONS, NODE_ARGUMENTS};
 use super::place::is_of_kind;
 use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL};
 
-/// What the metadata of an object of that kind tells of its content: while this stays the same, so does all that is read. Kubelets write their
-/// Nodes all the time; of those, only what networks and k3s write counts, and which Windows it is.
+/// A fingerprint of an object's metadata: while it stays the same, all facts that are read from the object stay the same. Kubelets update their Nodes
+/// constantly; of a Node, only the annotations of networks and k3s and the Windows version count.
 pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
     if kind == "Node" {
         let annotations: Vec<_> = meta.annotations.iter().flatten().filter(|(key, _)| is_read_of_node(key)).collect();
@@ -16,18 +16,18 @@ pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
         let labels: Vec<_> = meta.labels.iter().flatten().filter(|(key, _)| system.contains(&key.as_str())).collect();
         return format!("{:?} {labels:?} {annotations:?}", meta.uid);
     }
-    // Kinds without a generation change as a whole, and of these the status is read.
+    // Kinds without a generation change as a whole. For these kinds the status is read.
     let of_status = ["Pod", "TigeraStatus"].contains(&kind);
     let version = meta.generation.filter(|_| !of_status).map_or_else(|| format!("{:?}", meta.resource_version), |generation| generation.to_string());
     format!("{:?} {version} {:?}", meta.uid, meta.annotations)
 }
 
-/// Whether this annotation of a Node is read.
+/// Whether this annotation of a Node is used.
 fn is_read_of_node(key: &str) -> bool {
     NODE_ARGUMENTS.contains(&key) || ANNOTATIONS.iter().any(|(start, _)| key.starts_with(start))
 }
 
-/// The object without what is not read of it, where a cluster has thousands of its kind: Nodes, and pods of DaemonSets.
+/// Removes unused fields from the kinds of which a cluster has thousands of objects: Nodes, and pods of DaemonSets.
 pub fn needed(kind: &str, mut object: Value) -> Value {
     match kind {
         "Node" => {
@@ -38,7 +38,7 @@ pub fn needed(kind: &str, mut object: Value) -> Value {
         }
         "Pod" if is_of_set(&object) => {
             keep(&mut object, "spec", &["nodeName"]);
-            // What the containers of a pod say is asked only while it is not ready.
+            // The states of the containers are needed only while the pod is not ready.
             match is_ready(&object) {
                 true => keep_ready(&mut object),
                 false => keep(&mut object, "status", &["phase", "conditions", "containerStatuses"]),
@@ -52,14 +52,14 @@ pub fn needed(kind: &str, mut object: Value) -> Value {
     object
 }
 
-/// Of a field of the object, only these fields.
+/// Removes all but these fields from a field of the object.
 fn keep(object: &mut Value, field: &str, these: &[&str]) {
     if let Some(fields) = object.get_mut(field).and_then(Value::as_object_mut) {
         fields.retain(|key, _| these.contains(&key.as_str()));
     }
 }
 
-/// Of the status of a pod, that it is ready.
+/// Reduces the status of a pod to its Ready condition.
 fn keep_ready(pod: &mut Value) {
     if let Some(fields) = pod.as_object_mut() {
         fields.insert("status".to_owned(), json!({"conditions": [{"type": "Ready", "status": "True"}]}));

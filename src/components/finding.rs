@@ -1,33 +1,33 @@
-//! What is wrong with the Linux side, and what to do about it.
+//! The problems of the Linux side, and their remedies.
 
 use serde_json::Value;
 
 use super::place::ObjectRef;
 use crate::api::condition::Reason;
 
-/// Whether Windows nodes work with it, though it should be put right.
+/// Whether Windows nodes work despite this problem, though the user should fix it.
 pub const fn is_warning(reason: Reason) -> bool {
     matches!(reason, Reason::PortUnknown | Reason::SourcesDisagree | Reason::OperatorDegraded)
 }
 
-/// What puts an object right.
+/// The correction of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
-    /// A merge patch of it.
+    /// A merge patch of the object.
     Merge(Value),
-    /// All of it, because it is not there. Who manages `beside` has to make it too.
+    /// The whole object, because it is missing. The manager of `beside` has to create this object too.
     New { object: Value, beside: ObjectRef },
 }
 
 impl Patch {
-    /// What is merged into what is there of the object.
+    /// The value that is merged into the existing object.
     pub const fn value(&self) -> &Value {
         match self {
             Self::Merge(value) | Self::New { object: value, .. } => value,
         }
     }
 
-    /// The command that applies it to this object, for a shell.
+    /// The shell command that applies the patch to this object.
     pub fn command(&self, object: &ObjectRef) -> String {
         let quoted = |value: &Value| format!("'{}'", value.to_string().replace('\'', r"'\''"));
         match self {
@@ -37,22 +37,22 @@ impl Patch {
     }
 }
 
-/// Something that is wrong, where, and what to do.
+/// A problem, its place, and its remedy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Those of the condition NetworkCompatible, in the order of findings: what makes others pointless comes first.
+    /// A reason of the condition NetworkCompatible. The reasons are ordered: a problem that makes others irrelevant comes first.
     pub reason: Reason,
     pub object: ObjectRef,
     /// The field of the object, e.g. `spec.strictAffinity`.
     pub field: String,
     pub message: String,
-    /// `None`: CAPW never changes the object; the remedy is the procedure.
+    /// `None`: CAPW never changes the object; the remedy describes the procedure.
     pub patch: Option<Patch>,
     pub remedy: String,
 }
 
 impl Finding {
-    /// The command that applies the patch, for a shell.
+    /// The shell command that applies the patch.
     pub fn command(&self) -> Option<String> {
         Some(self.patch.as_ref()?.command(&self.object))
     }

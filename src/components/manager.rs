@@ -1,8 +1,8 @@
-//! Who else manages an object: a change by CAPW would be undone.
+//! Finds other managers of an object, which would undo a change by CAPW.
 
 use serde_json::Value;
 
-/// Annotations and labels by which tools find their objects again, with how to say it. The value is that of the mark.
+/// The annotations and labels by which tools recognize their objects, with a description of the tool. The value of the mark is appended.
 const MARKS: [(&str, &str, &str); 7] = [
     ("annotations", "meta.helm.sh/release-name", "the Helm release"),
     ("labels", "helm.toolkit.fluxcd.io/name", "Flux's HelmRelease"),
@@ -13,10 +13,10 @@ const MARKS: [(&str, &str, &str); 7] = [
     ("labels", "app.kubernetes.io/managed-by", "what its label app.kubernetes.io/managed-by says:"),
 ];
 
-/// Field managers of tools that may leave no mark of their own.
+/// The field managers of tools that may leave no mark.
 const FIELD_MANAGERS: [&str; 4] = ["argocd-controller", "kustomize-controller", "helm-controller", "helm"];
 
-/// Who manages the object with that metadata, by the first mark that is found; `None`: nothing says that anyone does.
+/// Returns the manager of the object with this metadata, from the first mark that is found; `None`: no manager is known.
 pub fn manager(metadata: &Value) -> Option<String> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
     let marked = MARKS.iter().find_map(|(place, key, who)| Some(format!("{who} {}", text(metadata.get(place)?.get(key))?)));

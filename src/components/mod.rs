@@ -1,10 +1,10 @@
-//! THE LINUX SIDE OF A CLUSTER (pure): which pod network it has, whether Windows nodes can be on it, and what to change if not.
+//! THE LINUX SIDE OF A CLUSTER (pure): its pod network, whether Windows nodes can join the network, and the changes that are needed if they cannot.
 //!
-//! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which of them
-//! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
-//! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it. [`windows_side()`] are the objects
-//! that bring the network to Windows nodes, where CAPW does that, and [`windows_pods()`] those that pods on Windows nodes need in any cluster.
-//! [`Probe`] makes the pods that try out a new Windows node.
+//! [`read`] takes recorded objects, from a cluster or a file, and returns the network with its settings. [`judge`] reports the settings that Windows
+//! nodes cannot use: reason, object, field, and the patch or the procedure. [`role()`] states who installs the network on Windows nodes, and [`text`]
+//! describes all of it for people. [`next_step`] is the next change of the Linux side, if CAPW may change it. [`windows_side()`] returns the objects
+//! that install the network on Windows nodes, if CAPW does that, and [`windows_pods()`] the objects that pods on Windows nodes need in any cluster.
+//! [`Probe`] creates the pods that test a new Windows node.
 
 mod brought;
 mod change;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::place::{ObjectRef, Place, Problems, Unreadable};
 
-/// The objects of a cluster, and what in them could not be understood.
+/// The objects of a cluster, and the problems in them.
 #[derive(Debug)]
 pub struct Objects<'a> {
     all: Vec<&'a Value>,
@@ -25,7 +25,7 @@ fn is_of(object: &Value, group: &str, kind: &str) -> bool {
 }
 
 impl<'a> Objects<'a> {
-    /// Lists, as `kubectl get` prints them, are taken apart. An object that is there twice counts once.
+    /// Splits lists, as `kubectl get` prints them, into objects. Duplicate objects count once.
     pub fn new(objects: &'a [Value]) -> Self {
         let parts = |object: &'a Value| match object.get("items").and_then(Value::as_array) {
             Some(items) if text(object, "/kind").ends_with("List") => items.iter().collect(),
@@ -37,12 +37,12 @@ impl<'a> Objects<'a> {
         Self { all: all.collect(), problems: Problems::default() }
     }
 
-    /// All objects of a kind, in the order in which they were given.
+    /// Returns all objects of a kind, in their original order.
     pub fn of(&self, group: &str, kind: &str) -> Vec<Place<'_>> {
         self.all.iter().filter(|object| is_of(object, group, kind)).map(|object| Place::root(object, &self.problems)).collect()
     }
 
-    /// The object of this name, in whatever namespace if none is said.
+    /// Returns the object of this name; without a namespace, the object may be in any.
     pub fn named(&self, group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Option<Place<'_>> {
         let found = self.all.iter().find(|object| {
             is_of(object, group, kind)
@@ -60,7 +60,7 @@ impl<'a> Objects<'a> {
         self.problems.add(object, field, problem);
     }
 
-    /// What could not be understood.
+    /// Takes the unreadable fields that were found so far.
     pub fn take_problems(&self) -> Vec<Unreadable> {
         self.problems.take()
     }

@@ -1,4 +1,4 @@
-//! Reads fields of objects that others wrote. What is not as expected is remembered with object and field, and never ends the reading.
+//! Reads fields of objects with other writers. An unexpected value is recorded with object and field, and reading continues.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::cidr::Cidr;
 
-/// Longer texts cannot be in a ConfigMap or an annotation.
+/// The longest text that is parsed: a ConfigMap or an annotation cannot hold more.
 const LONGEST: usize = 1 << 20;
-/// So much of a value is quoted.
+/// The most characters of a value that are quoted.
 const QUOTED: usize = 60;
-/// More than so many unreadable fields are not told apart.
+/// The most unreadable fields that are listed.
 const MOST: usize = 50;
 
-/// Which object something was read from.
+/// The object from which a value was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectRef {
     pub kind: String,
@@ -28,19 +28,19 @@ impl ObjectRef {
         Self { kind: kind.to_owned(), namespace: namespace.map(str::to_owned), name: name.to_owned() }
     }
 
-    /// The name of an object; a part that is missing is empty.
+    /// Returns the reference to an object; missing parts are empty.
     pub fn of(object: &Value) -> Self {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         Self::new(text("/kind").unwrap_or_default(), text("/metadata/namespace"), text("/metadata/name").unwrap_or_default())
     }
 
-    /// The object of that name.
+    /// Finds the object of this name.
     pub fn find<'a>(&self, objects: &'a [Value]) -> Option<&'a Value> {
         let is_its = |object: &&Value| is_of_kind(object, &self.kind) && Self::of(object) == *self;
         objects.iter().find(is_its)
     }
 
-    /// For `kubectl`: `-n kube-flannel daemonset/kube-flannel-ds`.
+    /// The arguments for `kubectl`: `-n kube-flannel daemonset/kube-flannel-ds`.
     pub fn for_kubectl(&self) -> String {
         let namespace = self.namespace.as_ref().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
         format!("{namespace}{}/{}", self.kind.to_ascii_lowercase(), self.name)
@@ -52,7 +52,7 @@ pub fn is_of_kind(object: &Value, kind: &str) -> bool {
     object.get("kind").is_some_and(|found| found == kind)
 }
 
-/// `ConfigMap kube-flannel/kube-flannel-cfg`
+/// Formats the reference as `ConfigMap kube-flannel/kube-flannel-cfg`.
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
@@ -62,16 +62,16 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// A field that cannot be understood.
+/// An unreadable field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub object: ObjectRef,
     pub field: String,
-    /// What is wrong with it, as the end of a sentence that begins with the field.
+    /// The problem, as the end of a sentence that begins with the field.
     pub problem: String,
 }
 
-/// What could not be understood so far.
+/// The unreadable fields found so far.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Unreadable>>);
 
@@ -84,28 +84,28 @@ impl Problems {
         }
     }
 
-    /// Gives away what was found.
+    /// Takes the unreadable fields.
     pub fn take(&self) -> Vec<Unreadable> {
         self.0.take()
     }
 }
 
-/// The way to what is one step below a field: a name, or an index as `[0]`.
+/// The path of a value one step below a field: the step is a name, or an index such as `[0]`.
 pub fn below(field: &str, step: &str) -> String {
     match step {
         step if step.starts_with('[') => format!("{field}{step}"),
-        // Keys of ConfigMaps and annotations hold dots.
+        // Keys of ConfigMaps and annotations contain dots.
         step if step.contains('.') => format!("{field}[{step}]"),
         step if field.is_empty() => step.to_owned(),
         step => format!("{field}.{step}"),
     }
 }
 
-/// A value in an object, and the way to it.
+/// A value in an object, and its path.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     pub object: ObjectRef,
-    /// `spec.calicoNetwork.ipPools[0].encapsulation`, `data[net-conf.json].Backend.VNI`
+    /// The path, e.g. `spec.calicoNetwork.ipPools[0].encapsulation` or `data[net-conf.json].Backend.VNI`.
     pub field: String,
     value: Cow<'a, Value>,
     problems: &'a Problems,
@@ -121,7 +121,7 @@ impl<'a> Place<'a> {
         Self { object: self.object.clone(), field, value: value.unwrap_or(Cow::Owned(Value::Null)), problems: self.problems }
     }
 
-    /// The field of this name, whether it is there or not.
+    /// Returns the field of this name, whether it exists or not.
     pub fn at(&self, key: &str) -> Self {
         if self.given() && !self.value.is_object() {
             self.problem(format!("is {}, expected fields", quoted(&self.value)));
@@ -133,12 +133,12 @@ impl<'a> Place<'a> {
         self.inside(key, value)
     }
 
-    /// The field along a path of names without dots.
+    /// Returns the field at a path of names without dots.
     pub fn along(&self, path: &str) -> Self {
         path.split('.').fold(self.clone(), |place, key| place.at(key))
     }
 
-    /// The field of this name in upper or lower case, as Go reads JSON.
+    /// Returns the field of this name in any case, as Go reads JSON.
     pub fn in_any_case(&self, key: &str) -> Self {
         let written = self.keys().into_iter().find(|written| written.eq_ignore_ascii_case(key)).unwrap_or_default();
         let exact = self.at(key);
@@ -150,12 +150,12 @@ impl<'a> Place<'a> {
         self.at("metadata").at("annotations").at(key)
     }
 
-    /// Names of the fields below.
+    /// The names of the fields below.
     pub fn keys(&self) -> Vec<String> {
         self.value.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Whether anything is written there.
+    /// Whether the value exists.
     pub fn given(&self) -> bool {
         !self.value.is_null()
     }
@@ -168,7 +168,7 @@ impl<'a> Place<'a> {
         self.problems.add(&self.object, &self.field, problem);
     }
 
-    /// What the value is read as; another type is a problem. `None` if nothing is written there.
+    /// Converts the value; another type is a problem. `None` if the value is missing or has another type.
     fn read<T>(&self, expected: &str, convert: impl Fn(&Value) -> Option<T>) -> Option<T> {
         let found = convert(&self.value);
         if found.is_none() && self.given() {
@@ -177,12 +177,12 @@ impl<'a> Place<'a> {
         found
     }
 
-    /// The text there, if it is not empty.
+    /// The text, if it is not empty.
     pub fn text(&self) -> Option<String> {
         self.read("a text", |value| value.as_str().map(str::to_owned)).filter(|text| !text.is_empty())
     }
 
-    /// The text there, which is one of these whatever its case; it is given back as it stands in the list.
+    /// The text, which must be one of these in any case; returned as written in the list.
     pub fn one_of(&self, known: &[&'static str]) -> Option<&'static str> {
         let find = |text: &str| known.iter().find(|word| word.eq_ignore_ascii_case(text)).copied();
         if self.value.as_str() == Some("") {
@@ -191,13 +191,13 @@ impl<'a> Place<'a> {
         self.read(&format!("one of {}", known.join(", ")), |value| value.as_str().and_then(find))
     }
 
-    /// The whole number there, from 0 to `most`.
+    /// The whole number, from 0 to `most`.
     pub fn number(&self, most: u32) -> Option<u32> {
         let convert = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number <= most);
         self.read(&format!("a whole number up to {most}"), convert)
     }
 
-    /// A number that may be written as text, as in environments and ConfigMaps.
+    /// The number, which may be written as text, as in environments and ConfigMaps.
     pub fn number_in_text(&self, most: u32) -> Option<u32> {
         let convert = |value: &Value| value.as_str().and_then(|text| text.trim().parse().ok()).filter(|number: &u32| *number <= most);
         if self.value.is_string() { self.read(&format!("a whole number up to {most}"), convert) } else { self.number(most) }
@@ -207,7 +207,7 @@ impl<'a> Place<'a> {
         self.read("true or false", Value::as_bool)
     }
 
-    /// A yes or no that is written as text, as in environments and ConfigMaps.
+    /// The boolean, which may be written as text, as in environments and ConfigMaps.
     pub fn flag_in_text(&self) -> Option<bool> {
         self.read("true or false", |value| match value.as_str().map(str::to_ascii_lowercase).as_deref() {
             Some("true" | "enabled" | "1") => Some(true),
@@ -216,12 +216,12 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The network there.
+    /// The value as a network.
     pub fn network(&self) -> Option<Cidr> {
         self.read("a network, e.g. 10.244.0.0/16", |value| Cidr::parse(value.as_str()?))
     }
 
-    /// The networks there: a list, or a text with commas.
+    /// The value as networks: a list, or a text with commas.
     pub fn networks(&self) -> Vec<Cidr> {
         if self.value.is_string() {
             return self.read("networks, e.g. 10.244.0.0/16", |value| Cidr::parse_all(value.as_str()?)).unwrap_or_default();
@@ -229,7 +229,7 @@ impl<'a> Place<'a> {
         self.items().iter().filter_map(Place::network).collect()
     }
 
-    /// The entries of the list there.
+    /// The entries of the list.
     pub fn items(&self) -> Vec<Self> {
         let count = self.read("a list", |value| value.as_array().map(Vec::len)).unwrap_or_default();
         let item = |index: usize| match &self.value {
@@ -239,17 +239,17 @@ impl<'a> Place<'a> {
         (0..count).map(|index| self.inside(&format!("[{index}]"), item(index))).collect()
     }
 
-    /// The JSON with fields in the text there.
+    /// Parses the text as a JSON object.
     pub fn json(&self) -> Option<Self> {
         self.parsed("JSON with fields", |text| serde_json::from_str(text).map_err(|e| e.to_string()), Value::is_object)
     }
 
-    /// The list in JSON in the text there.
+    /// Parses the text as a JSON list.
     pub fn json_list(&self) -> Option<Self> {
         self.parsed("a list in JSON", |text| serde_json::from_str(text).map_err(|e| e.to_string()), Value::is_array)
     }
 
-    /// The YAML with fields in the text there.
+    /// Parses the text as a YAML mapping.
     pub fn yaml(&self) -> Option<Self> {
         self.parsed("YAML with fields", |text| serde_saphyr::from_str(text).map_err(|e| first_line(&e.to_string())), Value::is_object)
     }
@@ -278,7 +278,7 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A value for a message, cut if it is long.
+/// Formats a value for a message, truncated if it is long.
 fn quoted(value: &Value) -> String {
     let text = match value {
         Value::Array(items) => return format!("a list of {}", items.len()),

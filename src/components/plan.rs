@@ -1,4 +1,4 @@
-//! Whose the objects are that CAPW brings, and which of them are to be applied.
+//! Determines the owner of the objects that CAPW installs, and the objects that must be applied.
 
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
@@ -8,10 +8,10 @@ use thiserror::Error;
 use super::place::{ObjectRef, below};
 use super::workloads::OURS;
 
-/// Annotation: `namespace/name` of the WindowsCluster that an object was applied for.
+/// Annotation: `namespace/name` of the WindowsCluster for which an object was applied.
 pub const OWNER: &str = "infrastructure.cluster.x-k8s.io/windows-cluster";
 
-/// Why an object is not touched.
+/// The reason why CAPW does not touch an object.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Taken {
     #[error("{0} is there already, and without the label {key}: {us} it is not CAPW's: remove or rename it, if nothing needs it", key = OURS.0, us = OURS.1)]
@@ -20,7 +20,7 @@ pub enum Taken {
     Owned { object: ObjectRef, owner: String },
 }
 
-/// The labels of every object.
+/// The labels of every installed object.
 pub fn labels(name: &str) -> Map<String, Value> {
     let (managed_by, us) = OURS;
     [(managed_by, us), ("app.kubernetes.io/name", name), ("app.kubernetes.io/part-of", "capw")]
@@ -29,12 +29,12 @@ pub fn labels(name: &str) -> Map<String, Value> {
         .collect()
 }
 
-/// Sixteen digits that stand for what an object was made with.
+/// A digest of 16 digits that identifies an object's input.
 pub fn digest(of: &str) -> String {
     HEXLOWER.encode(&Sha256::digest(of)).chars().take(16).collect()
 }
 
-/// The objects with the mark of their owner.
+/// Adds the annotation of their owner to the objects.
 pub fn owned(mut objects: Vec<Value>, owner: &str) -> Vec<Value> {
     for metadata in objects.iter_mut().filter_map(|object| object.get_mut("metadata")) {
         json_patch::merge(metadata, &json!({"annotations": {OWNER: owner}}));
@@ -42,7 +42,7 @@ pub fn owned(mut objects: Vec<Value>, owner: &str) -> Vec<Value> {
     objects
 }
 
-/// The objects that are not there as they shall be. `live` has what there is.
+/// Returns the objects that are missing or differ from the desired state. `live` contains the existing objects.
 pub fn outdated<'a>(desired: &'a [Value], live: &[Value], owner: &str) -> Result<Vec<&'a Value>, Taken> {
     let mut outdated = Vec::new();
     for desired in desired {
@@ -57,7 +57,7 @@ pub fn outdated<'a>(desired: &'a [Value], live: &[Value], owner: &str) -> Result
     Ok(outdated)
 }
 
-/// Whether an object may be changed and removed for this owner. One without an owner was applied by a person, from what CAPW printed.
+/// Whether CAPW may change and remove an object for this owner. A person applied an object without an owner, from CAPW's printed output.
 pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
     let text = |of: &str, key: &str| live.get("metadata").and_then(|metadata| metadata.get(of)?.get(key)?.as_str());
     let (key, us) = OURS;
@@ -70,19 +70,19 @@ pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
     }
 }
 
-/// Lists whose entries the API server merges by name: those of others stay, and must not count as a difference.
+/// Lists whose entries the API server merges by name: entries of other writers remain, and are no difference.
 const BY_NAME: [&str; 5] = ["containers", "initContainers", "volumes", "env", "imagePullSecrets"];
 
-/// Where an object is not as it shall be.
+/// The place where an object differs from the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub field: String,
-    /// Whether the object does not have the field.
+    /// Whether the object lacks the field.
     pub is_missing: bool,
 }
 
-/// The first field in which an object is not as it shall be; `None`: all that is desired is there. The API server and others add fields; lists are
-/// whole, but for those of `BY_NAME`.
+/// Returns the first field in which an object differs from the desired state. The API server and others may add fields. Lists must match as a whole,
+/// except for the lists in `BY_NAME`.
 pub fn difference(live: &Value, desired: &Value) -> Option<Difference> {
     difference_below("", live, desired)
 }

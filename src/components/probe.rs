@@ -1,7 +1,7 @@
-//! The pods that try out a new Windows node (pure): what a pod there has to reach before others come, and that it is reached. A container makes one
-//! connection by `agnhost connect`, a program of Kubernetes' own tests, and is started again by the kubelet until that succeeds:
-//! <https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/images/agnhost#connect>. The pod on the new node makes its connections one after the
-//! other as init containers, and is ready when it answers: on Windows, kube-proxy leads nothing to a pod that is not ready, whatever its Service says.
+//! The pods that test a new Windows node (pure): the targets that a pod there must reach before other pods come, and the connections to it. Each
+//! container opens one connection with `agnhost connect`, a program of Kubernetes' own tests; the kubelet restarts the container until it succeeds:
+//! <https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/images/agnhost#connect>. The pod on the new node connects in sequence, with init
+//! containers, and is ready when it answers: on Windows, kube-proxy sends nothing to a pod that is not ready, whatever the Service's settings.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,39 +20,39 @@ use crate::api::capi::DRAIN_LABEL;
 use crate::api::components::{ProbeTarget, Probes};
 use crate::api::listing::Listing;
 
-/// Of the pods on new nodes, and the beginning of their names.
+/// The name label of the pods on new nodes, and the prefix of their names.
 const NAME: &str = "probe";
-/// The same of the pods on Linux nodes that connect to them.
+/// The name label and prefix of the pods on Linux nodes that connect to new nodes.
 const BACK: &str = "probe-back";
 
-/// Where a pod on a new node answers, and the container that does.
+/// The port on which a pod on a new node answers; the name of the answering container follows.
 pub const PORT: u16 = 9376;
 pub const ANSWER: &str = "answer";
 
-/// Annotation: the digest of what a pod was made with.
+/// Annotation: the digest of a pod's input.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
 
-/// Annotation: the pod keeps no node from being scaled down.
+/// Annotation: the pod does not prevent the removal of its node by the autoscaler.
 /// <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#what-types-of-pods-can-prevent-ca-from-removing-a-node>
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
-/// Where the pods of the cluster's name resolution are. Kubernetes copies the labels of its Service.
+/// The endpoints of the cluster's name resolution. Kubernetes copies the labels of its Service.
 pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels(NAME_RESOLUTION);
 
-/// How long an attempt may take.
+/// The longest time for one attempt.
 const TIMEOUT: &str = "--timeout=10s";
 
 /// Label of a pod on a new node: the name of the node, for its Service.
 const NODE: &str = "infrastructure.cluster.x-k8s.io/probed-node";
 
-/// The Services that lead to the pods on new nodes by NodePorts.
+/// The Services that expose the pods on new nodes by NodePorts.
 pub const SERVICES: Listing =
     Listing::new("", "v1", "Service", "services").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/name=probe");
 
 impl ProbeTarget {
     pub const ALL: [Self; 7] = [Self::Pod, Self::Service, Self::NameServer, Self::Name, Self::Outside, Self::Back, Self::NodePort];
 
-    /// The name of its container.
+    /// The name of the target's container.
     pub const fn container(self) -> &'static str {
         match self {
             Self::Pod => "pod",
@@ -65,7 +65,7 @@ impl ProbeTarget {
         }
     }
 
-    /// In words, if it is not reached.
+    /// The message for a target that is not reached.
     pub const fn failure(self) -> &'static str {
         match self {
             Self::Pod => "a pod there does not reach a pod on a Linux node",
@@ -78,7 +78,7 @@ impl ProbeTarget {
         }
     }
 
-    /// What to look at if it is not reached.
+    /// The advice for a target that is not reached.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::Pod | Self::Back => {
@@ -100,31 +100,31 @@ impl ProbeTarget {
     }
 }
 
-/// What the pods of a cluster are made with.
+/// The input of a cluster's probe pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     pub image: String,
-    /// Names of Secrets in [`NAMESPACE`] with which nodes pull the image.
+    /// The names of Secrets in [`NAMESPACE`] with which nodes pull the image.
     pub pull_secrets: Vec<String>,
-    /// What a pod on a new node has to reach.
+    /// The targets that a pod on a new node must reach.
     pub reach: Vec<(ProbeTarget, String)>,
-    /// Where a pod on a Linux node has to reach it.
+    /// The targets at which a pod on a Linux node must reach the new node's pod.
     pub reached: Vec<ProbeTarget>,
 }
 
 impl Probe {
-    /// `objects`: what there is in the cluster, with the [`NAME_SERVERS`]. What it does not have is not to be reached.
+    /// `objects` are the cluster's objects, with the [`NAME_SERVERS`]. A target that the cluster lacks is skipped.
     pub fn new(image: &str, pull_secrets: Vec<String>, asked: &Probes, side: &LinuxSide, objects: &[Value]) -> Self {
         let dns = side.dns.as_ref();
         let server = dns.and_then(|dns| dns.addresses.iter().find(|address| address.is_ipv4()));
-        // Of a domain that is not known, no name is: Windows completes none that has a dot.
+        // Without the domain, no name can be tested: Windows does not complete a name with a dot.
         let domain = server.and_then(|_| dns?.domain.as_deref());
         let reach = [
             (ProbeTarget::Pod, name_server(side, objects).map(|address| address.to_string())),
-            // The kubelet gives these to every pod, and puts them in the place of the words.
+            // The kubelet sets these variables in every pod, and replaces the references by their values.
             (ProbeTarget::Service, Some("$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)".to_owned())),
             (ProbeTarget::NameServer, server.map(|address| format!("{address}:53"))),
-            // The dot at the end keeps the search domains out.
+            // The final dot prevents the use of search domains.
             (ProbeTarget::Name, domain.map(|domain| format!("kubernetes.default.svc.{domain}.:443"))),
             (ProbeTarget::Outside, asked.outside.clone()),
         ];
@@ -134,7 +134,7 @@ impl Probe {
         Self { image: image.to_owned(), pull_secrets, reach, reached }
     }
 
-    /// The pod of a node. It is bound to it as those of DaemonSets are.
+    /// Returns the pod of a node. The pod is bound to the node in the way of a DaemonSet's pod.
     pub fn pod(&self, node: &str) -> Value {
         let field = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
         let targets = self.reach.iter().map(|(target, address)| self.connects(*target, address));
@@ -154,7 +154,7 @@ impl Probe {
         pod
     }
 
-    /// The Service that leads to a pod of a node, which is there, by a NodePort: it goes with the pod.
+    /// Returns the Service that exposes an existing pod of a node by a NodePort. The Service is deleted with the pod.
     pub fn service(&self, node: &str, pod: &Value) -> Value {
         let name = pod.pointer("/metadata/name");
         let of = json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod.pointer("/metadata/uid")}]);
@@ -168,7 +168,7 @@ impl Probe {
         })
     }
 
-    /// The pod on a Linux node that connects to that of a node, at these addresses.
+    /// Returns the pod on a Linux node that connects to a new node's pod at these addresses.
     pub fn back(&self, node: &str, addresses: &[(ProbeTarget, String)]) -> Value {
         let control_plane = json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"});
         let rights = json!({"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
@@ -193,7 +193,7 @@ impl Probe {
         self.container(target.container(), json!(["connect", address, TIMEOUT]))
     }
 
-    /// A pod with what all of them have.
+    /// Returns a pod with the fields that all probe pods share.
     fn made(&self, name: &str, node: &str, mut spec: Value) -> Value {
         let common = json!({
             "restartPolicy": "OnFailure",
@@ -205,7 +205,7 @@ impl Probe {
         let spec = with_pull_secrets(spec, &self.pull_secrets);
         let digest = digest(&spec.to_string());
         let mut labels = labels(name);
-        // Cluster API does not wait for it when it drains the node.
+        // Cluster API does not wait for the pod when it drains the node.
         labels.extend([(DRAIN_LABEL.to_owned(), json!("skip"))]);
         let annotations = json!({SETTINGS: digest, SAFE_TO_EVICT: "true"});
         let metadata = json!({"name": format!("{name}-{node}"), "namespace": NAMESPACE, "labels": labels, "annotations": annotations});
@@ -218,31 +218,31 @@ impl Probe {
             "image": self.image,
             "imagePullPolicy": "IfNotPresent",
             "args": arguments,
-            // What Windows itself runs in each container counts, too.
+            // The memory includes the processes that Windows itself runs in each container.
             "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "300Mi"}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
         })
     }
 }
 
-/// Whether a pod was made with something else than this one.
+/// Whether a pod was created from another input than the desired pod.
 pub fn is_outdated(live: &Value, desired: &Value) -> bool {
     let digest = |pod: &Value| pod.get("metadata")?.get("annotations")?.get(SETTINGS).cloned();
     digest(live) != digest(desired)
 }
 
-/// What an object does that tries out a node.
+/// The part of an object in the test of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probing {
-    /// The pod on it.
+    /// The pod on the new node.
     There,
     /// The pod on a Linux node.
     FromLinux,
-    /// The Service that leads to the pod on it.
+    /// The Service that exposes the pod on the new node.
     NodePort,
 }
 
-/// The node that an object tries out, if it does.
+/// Returns the node that an object tests, if the object is part of a test.
 pub fn probed(object: &Value) -> Option<(Probing, String)> {
     let of = ObjectRef::of(object);
     let name = object.pointer("/metadata/labels/app.kubernetes.io~1name")?.as_str()?;
@@ -256,7 +256,7 @@ pub fn probed(object: &Value) -> Option<(Probing, String)> {
     (of.namespace.as_deref() == Some(NAMESPACE)).then(|| (probing, node.to_owned()))
 }
 
-/// A ready pod of the name resolution on a Linux node, in the pod network.
+/// Finds a ready pod of the name resolution on a Linux node, in the pod network.
 fn name_server(side: &LinuxSide, objects: &[Value]) -> Option<SocketAddr> {
     let is_windows = |name: &String| side.nodes.iter().any(|node| node.windows && node.object.name == *name);
     let in_network = |address: IpAddr| side.network.pod_networks.iter().any(|network| network.contains(Cidr::of(address)));
@@ -276,6 +276,6 @@ fn name_server(side: &LinuxSide, objects: &[Value]) -> Option<SocketAddr> {
     };
     let slices = objects.iter().filter(|object| is_of_kind(object, NAME_SERVERS.kind));
     let found = slices.filter_map(|slice| EndpointSlice::deserialize(slice).ok()).flat_map(of_slice);
-    // The same one each time.
+    // `min` selects the same pod each time.
     found.filter(|server| server.is_ipv4() && in_network(server.ip())).min()
 }

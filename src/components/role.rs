@@ -1,4 +1,4 @@
-//! Who brings a pod network to Windows nodes.
+//! Determines who installs a pod network on Windows nodes.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use super::linux_side::{Encapsulation, Kind, LinuxSide, Settings};
 use super::place::ObjectRef;
 use super::workloads::Program;
 
-/// Who brings the network to Windows nodes.
+/// The installer of the network on Windows nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing does it yet: the network's program has to run there.
+    /// Nobody installs it yet: the network's program has to run there.
     Run,
     /// The network's own operator, once its switch for Windows is set.
     Ask,
-    /// The network's makers, the cloud, or a DaemonSet that is there already.
+    /// The network's vendor, the cloud, or an existing DaemonSet.
     Check,
-    /// Nothing can.
+    /// The network cannot run on Windows nodes.
     Refuse,
 }
 
@@ -29,7 +29,7 @@ impl Role {
         }
     }
 
-    /// What it means for Windows nodes, in a sentence.
+    /// The consequence for Windows nodes, as a sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Run => "The program of this network has to run there, with the same settings, and nothing brings it there yet.",
@@ -48,12 +48,12 @@ impl fmt::Display for Role {
     }
 }
 
-/// The DaemonSet that runs a program on Windows nodes, and is not CAPW's.
+/// Returns the DaemonSet that runs a program on Windows nodes and does not belong to CAPW.
 pub fn runs_already(side: &LinuxSide, program: Program) -> Option<&ObjectRef> {
     side.on_windows.iter().find(|set| set.programs.contains(&program)).map(|set| &set.object)
 }
 
-/// Who brings it in this cluster. A DaemonSet that is there already stays as it is.
+/// Determines the installer in this cluster. An existing DaemonSet stays unchanged.
 pub fn role(side: &LinuxSide) -> Role {
     match (side.network.kind, &side.network.settings) {
         (Kind::Flannel, _) => match side.network.mode.as_deref() {

@@ -1,34 +1,34 @@
-//! How many pods have an address on a Windows node (pure): those of its part of the pod network, less those that are not for pods.
+//! The number of pods for which a Windows node has addresses (pure): the addresses of its block, minus the reserved ones.
 
 use super::cidr::Cidr;
 use super::linux_side::{LinuxSide, Pool, Settings};
 
-/// Calico keeps 3 addresses at the start of a block on Windows, one of them kube-proxy's, and 1 at its end.
+/// Calico reserves 3 addresses at the start of a block on Windows, one of them for kube-proxy, and 1 at its end.
 /// <https://docs.tigera.io/calico/latest/getting-started/kubernetes/windows-calico/limitations>
 const KEPT_BY_CALICO: u64 = 4;
-/// The network's and the broadcast address, the gateway, that of host-gw's bridge, and kube-proxy's own.
+/// The network address, the broadcast address, the gateway, the address of host-gw's bridge, and kube-proxy's own address.
 const KEPT_WITH_FLANNEL: u64 = 5;
 
-/// In a block of that pool of Calico: a node on Windows has one network of HNS, so Calico gives it one block.
+/// The pods in a block of this Calico pool. A Windows node gets only one block, because it has one HNS network.
 pub fn in_block(pool: &Pool) -> u64 {
     let addresses = 1u64.checked_shl(32u32.saturating_sub(pool.block.value)).unwrap_or(0);
     addresses.saturating_sub(KEPT_BY_CALICO)
 }
 
-/// In the part of Flannel's network that a node has.
+/// The pods in a node's block of Flannel's network.
 pub fn in_part(part: Cidr) -> u64 {
     part.addresses().saturating_sub(KEPT_WITH_FLANNEL)
 }
 
-/// On any Windows node of the cluster: where parts differ, in the smallest. `None`: no object tells how large they are, or the network gives out
-/// addresses in another way.
+/// The pods on any Windows node of the cluster: if the blocks differ, the smallest counts. `None`: no object contains the size, or the network
+/// allocates addresses in another way.
 pub fn pods_per_node(side: &LinuxSide) -> Option<u64> {
     match &side.network.settings {
         Settings::Flannel(_) => {
             let parts = side.nodes.iter().flat_map(|node| &node.blocks).filter(|part| part.is_ipv4());
             parts.map(|part| in_part(*part)).min()
         }
-        // Where Calico does not manage the addresses, there are no blocks.
+        // If Calico does not manage the addresses, no blocks exist.
         Settings::Calico(calico) => calico.strict_affinity.as_ref().and_then(|_| calico.pool()).map(in_block),
         Settings::Antrea(_) | Settings::Ovn(_) | Settings::Aws(_) | Settings::None | Settings::Unknown(_) => None,
     }

@@ -1,4 +1,4 @@
-//! What kube-proxy on Windows does not do as a Service says (pure). It is told of a recording; controllers read no Services of users.
+//! Finds Services that kube-proxy on Windows cannot fully implement (pure). It reads a recording; controllers read no Services of users.
 //! <https://kubernetes.io/docs/concepts/services-networking/windows-networking/#load-balancing-and-services>
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use super::place::ObjectRef;
 use super::windows_pods::Host;
 use crate::api::bootstrap_config::WindowsRelease;
 
-/// So many ready endpoints a load balancer of Windows takes.
+/// The most ready endpoints that a Windows load balancer supports.
 const MOST_ENDPOINTS: usize = 1024;
 
-/// What the API server writes into a Service with affinity that names no time, in seconds.
+/// The default timeout of a Service with session affinity, in seconds. The API server writes this value into the Service.
 /// <https://kubernetes.io/docs/reference/networking/virtual-ips/#session-stickiness-timeout>
 const DEFAULT_SECONDS: i32 = 10_800;
 
-/// A sentence for each limit that a Service is beyond, in the order of their names. Endpoints are counted where EndpointSlices were recorded.
+/// Returns a sentence for each limit that a Service exceeds, sorted by the Services' names. Endpoints are counted if EndpointSlices were recorded.
 pub fn beyond_windows(objects: &[Value]) -> Vec<String> {
     let is_on_2019 = Host::joined(objects).iter().any(|host| host.release == WindowsRelease::Server2019);
     let objects = Objects::new(objects);
@@ -50,13 +50,13 @@ fn affinity(service: &Service, is_on_2019: bool) -> Option<String> {
     (seconds != DEFAULT_SECONDS).then_some(said)
 }
 
-/// Addresses of ready endpoints by namespace and name of their Service.
+/// The addresses of ready endpoints, by namespace and name of their Service.
 fn ready_endpoints(objects: &Objects) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut endpoints: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for place in objects.of("discovery.k8s.io", "EndpointSlice") {
         let Ok(slice) = EndpointSlice::deserialize(place.value()) else { continue };
         let Some(service) = slice.metadata.labels.as_ref().and_then(|labels| labels.get("kubernetes.io/service-name")) else { continue };
-        // Each family has its own load balancer, and that of IPv4 is the one that Windows nodes have in every network.
+        // Each address family has its own load balancer. Windows nodes have the IPv4 load balancer in every network.
         let ready = slice.endpoints.iter().flatten().filter(|endpoint| slice.address_type == "IPv4" && is_ready(endpoint));
         let key = (slice.metadata.namespace.clone().unwrap_or_default(), service.clone());
         endpoints.entry(key).or_default().extend(ready.filter_map(|endpoint| endpoint.addresses.first().cloned()));
@@ -64,7 +64,7 @@ fn ready_endpoints(objects: &Objects) -> BTreeMap<(String, String), BTreeSet<Str
     endpoints
 }
 
-/// Not known counts as ready, as the API says.
+/// Whether an endpoint is ready. An unknown state counts as ready, as the API documents.
 pub fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
 }
@@ -79,7 +79,7 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop"}, "spec": spec})
     }
 
-    /// Endpoints from one number to another, of which every tenth is not ready.
+    /// Creates a slice of endpoints with these numbers, of which every tenth is not ready.
     fn slice(name: &str, of: &str, numbers: std::ops::Range<usize>, family: &str) -> Value {
         let endpoints = numbers.map(|n| json!({"addresses": [format!("10.244.{}.{}", n / 256, n % 256)], "conditions": {"ready": n % 10 != 0}}));
         json!({
@@ -99,13 +99,13 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "List", "items": [
                 service("web", json!({})),
                 slice("web-a", "web", 0..700, "IPv4"),
-                // A slice may have an endpoint of another one while it moves.
+                // While an endpoint moves, two slices may contain it.
                 slice("web-b", "web", 600..most, "IPv4"),
                 slice("web-6", "web", 0..700, "IPv6"),
                 slice("other", "other", 0..2000, "IPv4"),
             ]})
         };
-        // Of 1138, 114 are not ready.
+        // 114 of the 1138 endpoints are not ready.
         assert_eq!(beyond_windows(&[objects(1138)]), Vec::<String>::new());
         assert_eq!(
             beyond_windows(&[objects(1140)]),

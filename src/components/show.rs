@@ -1,4 +1,4 @@
-//! The Linux side in plain words.
+//! Describes the Linux side for people.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::linux_side::{LinuxSide, Network};
 use super::role::role;
 use super::room::pods_per_node;
 
-/// `flannel 0.28.9, vxlan, VNI 4096, port 4789`
+/// Formats the network: `flannel 0.28.9, vxlan, VNI 4096, port 4789`.
 fn network(network: &Network) -> String {
     let name = network.version.as_ref().map_or_else(|| network.kind.to_string(), |version| format!("{} {version}", network.kind));
     let vni = network.vni.map(|vni| format!("VNI {vni}"));
@@ -29,7 +29,7 @@ fn dns(side: &LinuxSide) -> String {
     addresses.chain(dns.domain.clone()).collect::<Vec<_>>().join(" ")
 }
 
-/// What is found, where it was read, and what stands in the way of Windows nodes.
+/// Describes the Linux side, the sources of these facts, and the problems that keep Windows nodes out.
 pub fn text(side: &LinuxSide, findings: &[Finding]) -> String {
     let or_unknown = |text: String| if text.is_empty() { "not known".into() } else { text };
     let windows = side.nodes.iter().filter(|node| node.windows).count();
@@ -65,7 +65,7 @@ pub fn text(side: &LinuxSide, findings: &[Finding]) -> String {
         let _ = writeln!(text, "\n{}{warning}: {}, {}", finding.reason, finding.object, finding.field);
         let _ = writeln!(text, "  {}.", finding.message);
         let _ = writeln!(text, "  What to do: {}.", finding.remedy);
-        // One patch may be for several findings.
+        // One patch may correct several findings.
         patches.extend(finding.command().filter(|command| !patches.contains(command)));
     }
     if !patches.is_empty() {

@@ -1,4 +1,4 @@
-//! Recordings of clusters against what is known of them.
+//! Tests with recordings of clusters and the known facts about them.
 
 mod change;
 mod input;
@@ -24,13 +24,13 @@ use super::place::ObjectRef;
 use super::role;
 use crate::api::condition::{ConditionType, Reason};
 
-/// What is known of a recording, from the sources that it names.
+/// The known facts about a recording, from the sources that the recording names.
 struct Known {
     name: &'static str,
     kind: &'static str,
     version: &'static str,
     mode: &'static str,
-    /// VNI and port.
+    /// The VNI and the port.
     tunnel: (Option<u32>, Option<u32>),
     kube_proxy: &'static str,
     role: &'static str,
@@ -60,7 +60,7 @@ const KNOWN: [Known; 41] = {
         known(("calico-operator-bgp-none", ["calico", "3.32.1", "bgp"], NONE, IPTABLES, "Ask", &[WindowsDataplaneOff])),
         known(("calico-operator-bgp-windows", ["calico", "3.32.1", "bgp"], NONE, IPTABLES, "Ask", &[])),
         known(("calico-operator-bgp-with-vxlan", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[BgpWithVxlan])),
-        // Its kube-proxy is there, with a selector that no node has.
+        // kube-proxy exists, but its selector matches no node.
         known(("calico-operator-ebpf", ["calico", "3.32.1", "vxlan"], VXLAN, "", "Refuse", &[EbpfDataplane, ApiServerNotConfigured])),
         known(("calico-operator-installed", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[StrictAffinityOff, ServiceNetworkNotConfigured, ApiServerNotConfigured])),
         known(("calico-operator-ipip", ["calico", "3.32.1", "ipip"], NONE, IPTABLES, "Refuse", &[IpipPool])),
@@ -72,7 +72,7 @@ const KNOWN: [Known; 41] = {
         known(("canal", ["canal", "0.24.4", "vxlan"], DEFAULTS, IPTABLES, "Refuse", &[NetworkUnsupported])),
         known(("cilium", ["cilium", "1.20.1", "vxlan"], NONE, IPTABLES, "Refuse", &[NetworkUnsupported])),
         known(("cilium-kube-proxy-free", ["cilium", "1.20.1", "vxlan"], NONE, "", "Refuse", &[NetworkUnsupported])),
-        // Nodes say the VNI that is in use; nothing on them says the port.
+        // Nodes show the VNI in use, but not the port.
         known(("flannel-changed-not-rolled", ["flannel", "0.28.9", "vxlan"], (Some(1), Some(4789)), IPTABLES, "Run", &[NotRolledOut])),
         known(("flannel-chart", ["flannel", "0.28.9", "vxlan"], DEFAULTS, IPTABLES, "Run", &[VniBelow4096, PortNot4789])),
         known(("flannel-direct-routing", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[DirectRouting])),
@@ -85,7 +85,7 @@ const KNOWN: [Known; 41] = {
         known(("flannel-wireguard", ["flannel", "0.28.9", "wireguard"], NONE, IPTABLES, "Refuse", &[NetworkUnsupported])),
         known(("ipv6-only", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[Ipv6Only])),
         known(("k0s", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Check", &[])),
-        // No object of k3s says the version of its flannel.
+        // No object of k3s shows the version of its Flannel.
         known(("k3s", ["flannel", "", "vxlan"], DEFAULTS, "", "Run", &[VniBelow4096, PortNot4789])),
         known(("kindnet", ["kindnet", "20260528", ""], NONE, "v1.36.1 iptables", "Refuse", &[NetworkUnsupported])),
         known(("kubeadm-iptables", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[])),
@@ -96,7 +96,7 @@ const KNOWN: [Known; 41] = {
         known(("ovn-hybrid", ["ovn-kubernetes", "", "hybrid-overlay"], HYBRID, "", "Check", &[])),
         known(("rke2-canal", ["canal", "0.28.8", "vxlan"], DEFAULTS, "", "Refuse", &[NetworkUnsupported])),
         known(("rke2-flannel", ["flannel", "0.28.8", "vxlan"], VXLAN, "", "Run", &[])),
-        // The version of OpenShift, which OVN-Kubernetes has none beside.
+        // The version of OpenShift: OVN-Kubernetes has no separate version.
         known(("wmco", ["ovn-kubernetes", "4.22.0", "hybrid-overlay"], HYBRID, "", "Check", &[])),
     ]
 };
@@ -110,7 +110,7 @@ pub fn recording(name: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// Those of findings.
+/// The reasons that findings may have.
 fn all_reasons() -> impl Iterator<Item = Reason> {
     Reason::ALL.iter().copied().filter(|reason| reason.is_problem() && reason.condition() == Some(ConditionType::NetworkCompatible))
 }
@@ -119,13 +119,13 @@ fn reasons(side: &LinuxSide) -> Vec<Reason> {
     judge(side).iter().map(|finding| finding.reason).collect()
 }
 
-/// The object of this kind and name, e.g. `ConfigMap kube-flannel-cfg`.
+/// Finds the object of this kind and name, e.g. `ConfigMap kube-flannel-cfg`.
 fn object<'a>(objects: &'a mut [Value], named: &str) -> Option<&'a mut Value> {
     let (kind, name) = named.split_once(' ').unwrap();
     objects.iter_mut().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
 
-/// A recording in which one object was changed by a merge patch, or made, or, with null, taken away.
+/// A recording in which a merge patch changed or created one object, or null removed it.
 pub fn changed(name: &str, named: &str, change: &Value) -> Vec<Value> {
     let mut objects = recording(name);
     if change.is_null() {
@@ -145,7 +145,7 @@ pub fn changed(name: &str, named: &str, change: &Value) -> Vec<Value> {
     objects
 }
 
-/// As an API server applies a merge patch; an object that is not there is made.
+/// Applies a finding's patch as an API server does; a missing object is created.
 fn apply(objects: &mut Vec<Value>, finding: &Finding) {
     let Some(patch) = &finding.patch else { return };
     if let Some(object) = objects.iter_mut().find(|object| ObjectRef::of(object) == finding.object) {
@@ -191,7 +191,7 @@ fn every_recording_is_named_right() {
 #[test]
 fn the_networks_of_pods_and_services_and_the_name_resolution_are_found() {
     const KUBEADM: [&str; 4] = ["10.244.0.0/16", "10.96.0.0/12", "10.96.0.10", "cluster.local"];
-    // Without kubeadm's ConfigMaps nothing tells the domain.
+    // Without kubeadm's ConfigMaps, the domain is unknown.
     const UNNAMED: [&str; 4] = ["10.244.0.0/16", "10.96.0.0/12", "10.96.0.10", ""];
     const K3S: [&str; 4] = ["10.42.0.0/16", "10.43.0.0/16", "10.43.0.10", ""];
     let others = [
@@ -262,10 +262,10 @@ fn what_runs_on_windows_nodes_already_stays_as_it_is() {
 
 #[test]
 fn of_two_networks_the_one_that_runs_is_meant() {
-    // Annotations of Flannel stay on nodes that were moved to Calico.
+    // Flannel's annotations stay on nodes that were moved to Calico.
     let stay = json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-type": "vxlan"}}});
     assert_eq!(read(&changed("calico-operator-vxlan", "Node linux-1", &stay)).network.kind.as_str(), "calico");
-    // Two that run are unknown, and so is one that runs where nodes show another.
+    // Two running networks are an unknown network, and so is a running network that differs from the nodes' annotations.
     let second = recording("cilium").into_iter().find(|object| object["kind"] == "DaemonSet" && object["metadata"]["name"] == "cilium").unwrap();
     for name in ["flannel-vxlan-4096", "calico-operator-vxlan", "k3s"] {
         let mut objects = recording(name);
@@ -301,7 +301,7 @@ fn networks_of_pods_that_disagree_are_told_and_nodes_are_believed() {
     assert_eq!(side.network.pod_networks, [Cidr::parse("10.244.0.0/16").unwrap()]);
 }
 
-/// k3s has defaults. They say nothing where nodes show another network, or where a flag or an object does.
+/// The defaults of k3s do not apply if nodes show another network, or if a flag or an object sets one.
 #[test]
 fn defaults_of_k3s_give_way() {
     let block = |block: &str| json!({"spec": {"podCIDR": block, "podCIDRs": [block]}});

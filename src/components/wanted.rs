@@ -1,4 +1,4 @@
-//! What to read of a cluster to know its Linux side: first what every cluster has, then what that leads to.
+//! The objects to read from a cluster to know its Linux side: first the objects that every cluster has, then the objects that these refer to.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::place::ObjectRef;
 use super::workloads::{Program, Workload, workloads};
 use crate::api::listing::Listing;
 
-/// The label of what resolves names in the cluster.
+/// The label of the cluster's name resolution.
 pub const NAME_RESOLUTION: &str = "k8s-app=kube-dns";
 
-/// What every cluster has.
+/// The kinds that every cluster has.
 pub const FIRST: [Listing; 4] = [
     Listing::new("", "v1", "Node", "nodes"),
     Listing::new("apps", "v1", "DaemonSet", "daemonsets"),
@@ -31,27 +31,27 @@ const ANTREA: [Listing; 1] = [Listing::new("crd.antrea.io", "v1beta1", "AntreaAg
 const OVN: [Listing; 2] =
     [Listing::new("config.openshift.io", "v1", "Network", "networks"), Listing::new("operator.openshift.io", "v1", "Network", "networks")];
 
-/// The kind of an object that was read.
+/// Returns the kind of an object that was read.
 pub fn listing(object: &Value) -> Option<Listing> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let all = FIRST.iter().chain(&CALICO).chain(&ANTREA).chain(&OVN).chain([&Listing::CONFIG_MAPS]);
     all.copied().find(|listing| listing.kind == text("kind") && listing.api_version() == text("apiVersion"))
 }
 
-/// ConfigMaps of kube-system that tell of the cluster.
+/// ConfigMaps of kube-system with facts about the cluster.
 const OF_CLUSTER: [&str; 2] = ["kubeadm-config", "kubelet-config"];
-/// ConfigMaps that a program's DaemonSet need not name; they are in its namespace.
+/// ConfigMaps that a program's DaemonSet need not reference; they are in its namespace.
 const OF_PROGRAMS: [(Program, &str); 3] =
     [(Program::AwsVpcCni, "amazon-vpc-cni"), (Program::Cilium, "cilium-config"), (Program::OvnKubernetes, "ovn-config")];
 
-/// What is still to be read.
+/// The objects that remain to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub lists: Vec<Listing>,
     pub config_maps: Vec<ObjectRef>,
 }
 
-/// What the objects of [`FIRST`] lead to.
+/// Returns the objects to which the objects of [`FIRST`] lead.
 pub fn wanted(objects: &[Value]) -> Wanted {
     let objects = Objects::new(objects);
     let sets = workloads(&objects);

@@ -1,4 +1,4 @@
-//! DaemonSets by the programs that they run.
+//! The DaemonSets and the programs that they run.
 
 use super::objects::Objects;
 use super::place::{ObjectRef, Place};
@@ -23,7 +23,7 @@ pub enum Program {
 #[derive(Clone, Debug)]
 pub struct Container<'a> {
     pub program: Option<Program>,
-    /// `v0.28.9`
+    /// The tag, e.g. `v0.28.9`.
     pub tag: Option<String>,
     place: Place<'a>,
 }
@@ -32,19 +32,19 @@ pub struct Container<'a> {
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
     pub object: ObjectRef,
-    /// Whether it selects Windows nodes.
+    /// Whether the DaemonSet selects Windows nodes.
     pub windows: bool,
-    /// Labels that a node must have.
+    /// The labels that a node must have.
     pub selector: Vec<(String, String)>,
     pub containers: Vec<Container<'a>>,
-    /// Names of the ConfigMaps that it mounts.
+    /// The names of the ConfigMaps that the DaemonSet mounts.
     pub config_maps: Vec<String>,
 }
 
-/// The label of what CAPW itself applies.
+/// The label of the objects that CAPW applies.
 pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "capw");
 
-/// Repository and tag of an image. A port of the registry is no tag.
+/// Splits an image into repository and tag. The port of a registry is not a tag.
 fn image(text: &str) -> (&str, Option<&str>) {
     let named = text.split('@').next().unwrap_or_default();
     match named.rsplit_once(':') {
@@ -53,7 +53,7 @@ fn image(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What runs in a container, by its image or, with an image of one's own, by its name.
+/// Recognizes the program of a container by its image or, for custom images, by the container's name.
 fn program(repository: &str, container: &str) -> Option<Program> {
     let image = repository.rsplit('/').next().unwrap_or_default();
     let is = |name: &str| image == name || image.strip_suffix(name).is_some_and(|before| before.ends_with('-'));
@@ -86,10 +86,10 @@ impl<'a> Container<'a> {
         Self { program: program(repository, &name), tag: tag.map(str::to_owned), place }
     }
 
-    /// The value of an argument `--name=value` or `--name value`; a flag alone is empty.
+    /// The value of an argument `--name=value` or `--name value`; empty for a flag without a value.
     pub fn argument(&self, name: &str) -> Option<String> {
         let all: Vec<String> = ["command", "args"].iter().flat_map(|list| self.place.at(list).items()).filter_map(|item| item.text()).collect();
-        // Scripts hold whole lines of arguments.
+        // Scripts contain whole lines of arguments.
         let words: Vec<&str> = all.iter().flat_map(|text| text.split_whitespace()).collect();
         let at = words.iter().position(|word| word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))?;
         match words.get(at)?.split_once('=') {
@@ -98,7 +98,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// A variable of the environment: where its value is written, or which key of which ConfigMap it comes from.
+    /// Returns an environment variable: its value, or the key of the ConfigMap that it refers to.
     pub fn variable(&self, name: &str, namespace: &str, objects: &'a Objects<'_>) -> Option<Place<'a>> {
         let found = self.place.at("env").items().into_iter().find(|item| item.at("name").text().as_deref() == Some(name))?;
         let reference = found.along("valueFrom.configMapKeyRef");
@@ -140,7 +140,7 @@ impl<'a> Workload<'a> {
         self.container(program).is_some()
     }
 
-    /// The ConfigMaps that it mounts or takes variables from.
+    /// The ConfigMaps that the DaemonSet mounts or takes variables from.
     pub fn config_map_refs(&self) -> Vec<ObjectRef> {
         let of_variables = self.containers.iter().flat_map(|container| {
             let variables = container.place.at("env").items().into_iter().map(|item| item.along("valueFrom.configMapKeyRef.name"));
@@ -151,14 +151,14 @@ impl<'a> Workload<'a> {
         names.map(|name| ObjectRef::new("ConfigMap", Some(self.namespace()), &name)).collect()
     }
 
-    /// Among the ConfigMaps that it mounts, the one that has one of these keys, and the place of its text.
+    /// Among the mounted ConfigMaps, finds the one with one of these keys, and returns the place of its text.
     pub fn mounted(&self, keys: &[&str], objects: &'a Objects<'_>) -> Option<Place<'a>> {
         let maps = self.config_maps.iter().filter_map(|name| objects.config_map(self.namespace(), name));
         maps.flat_map(|map| keys.iter().map(move |key| map.at("data").at(key))).find(|text| text.given())
     }
 }
 
-/// By the selector of its nodes, or by the affinity to them.
+/// Whether the node selector or the node affinity selects Windows nodes.
 fn selects_windows(pod: &Place<'_>) -> bool {
     let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"];
     if labels.iter().any(|label| pod.at("nodeSelector").at(label).text().as_deref() == Some("windows")) {
@@ -172,7 +172,7 @@ fn selects_windows(pod: &Place<'_>) -> bool {
     })
 }
 
-/// The DaemonSets that run a known program. Those that CAPW applied itself say nothing about the cluster.
+/// Returns the DaemonSets that run a known program. CAPW's own DaemonSets are skipped, because they are no facts about the cluster.
 pub fn workloads<'a>(objects: &'a Objects<'_>) -> Vec<Workload<'a>> {
     let others = objects.of("apps", "DaemonSet").into_iter().filter(|set| {
         let (key, us) = OURS;
@@ -181,7 +181,7 @@ pub fn workloads<'a>(objects: &'a Objects<'_>) -> Vec<Workload<'a>> {
     others.map(|set| Workload::read(&set)).filter(|set| set.containers.iter().any(|container| container.program.is_some())).collect()
 }
 
-/// The version in a tag: `0.28.9` of `v0.28.9-build20260107`.
+/// The version in a tag: `0.28.9` from `v0.28.9-build20260107`.
 pub fn version(tag: &str) -> Option<String> {
     let text: String = tag.trim_start_matches('v').chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     Some(text.trim_end_matches('.').to_owned()).filter(|text| !text.is_empty())

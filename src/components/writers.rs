@@ -1,4 +1,4 @@
-//! Who else writes into an object of CAPW's, as the API server keeps it in the object's `managedFields`.
+//! Finds the other writers of an object that CAPW applies, in the object's `managedFields`, which the API server maintains.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::place::ObjectRef;
 
-/// CAPW sets back what another writer changes in one object, and not again before that time has passed.
+/// The shortest time between two reverts: CAPW reverts another writer's changes in an object only once within this time.
 pub const SET_BACK: Duration = Duration::from_secs(10);
 
-/// A field of an object of CAPW's that another writer has set to something else.
+/// A field of CAPW's object that another writer has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contested {
     pub object: ObjectRef,
@@ -19,7 +19,7 @@ pub struct Contested {
     pub manager: String,
 }
 
-/// The field manager that has written into an object last since `ours` did, at the same second or later. Controllers that write its status do not
+/// Returns the field manager that wrote into an object last, at the same second as `ours` or later. Controllers that write its status do not
 /// count.
 pub fn writer_since<'a>(live: &'a Value, ours: &str) -> Option<&'a str> {
     let since = written(live, ours)?;
@@ -27,14 +27,14 @@ pub fn writer_since<'a>(live: &'a Value, ours: &str) -> Option<&'a str> {
     later.max_by_key(|(_, at)| *at).map(|(name, _)| name)
 }
 
-/// Whether `ours` has written into an object so lately that what another has changed since stays for now.
+/// Whether `ours` wrote into an object so recently that another writer's later change is not reverted yet.
 pub fn is_set_back_later(live: &Value, ours: &str, now: Timestamp) -> bool {
-    // Of two clocks, either may be ahead.
+    // Either of two clocks may be ahead.
     let is_lately = |at: Timestamp| now.duration_since(at).unsigned_abs() < SET_BACK;
     writer_since(live, ours).is_some() && written(live, ours).is_some_and(is_lately)
 }
 
-/// When that field manager has written into an object last.
+/// The time of a field manager's last write into an object.
 fn written(live: &Value, manager: &str) -> Option<Timestamp> {
     entries(live).filter(|(name, _)| *name == manager).map(|(_, at)| at).max()
 }

@@ -1,4 +1,4 @@
-//! Symptoms → findings, surest first.
+//! Derives findings from symptoms, surest first.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::symptom::Symptom;
 use crate::api::condition::Reason;
 use crate::vm::FailureCode;
 
-/// Lines of evidence that a finding shows; more of the same would add nothing.
+/// The lines of evidence that a finding shows; more of the same would add nothing.
 const EVIDENCE: usize = 3;
-/// Longest line of evidence, in characters.
+/// The longest line of evidence, in characters.
 const LINE: usize = 400;
 
-/// What is wrong, why, and what to do.
+/// A problem, its cause, and its remedy.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// A rule, e.g. `F45`, or a failure code, e.g. `code 71`, if no rule matches.
+    /// The id of a rule, e.g. `F45`, or a failure code, e.g. `code 71`, if no rule matches.
     pub id: String,
     pub title: String,
     pub certainty: Certainty,
@@ -27,7 +27,7 @@ pub struct Finding {
     pub links: Vec<String>,
     /// The first matching symptoms.
     pub evidence: Vec<Evidence>,
-    /// How many symptoms match.
+    /// The number of symptoms that match.
     pub seen: usize,
 }
 
@@ -39,11 +39,11 @@ pub struct Evidence {
     pub text: String,
 }
 
-/// What the symptoms point to, surest first; equally sure findings are in the order of the rules. If no rule matches the report of a
-/// guest that gave up, its failure code does.
+/// Returns the findings for these symptoms, surest first; equally sure findings are in the order of the rules. If no rule matches the report of a
+/// guest that gave up, its failure code gives the finding.
 pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
     let Ok(known) = rules() else { return Vec::new() };
-    // By rule and pattern: each pattern has its own minimum count.
+    // The symptoms by rule and pattern: each pattern has its own minimum count.
     let mut found: BTreeMap<(usize, usize), Vec<&Symptom>> = BTreeMap::new();
     let mut unknown = Vec::new();
     for symptom in symptoms {
@@ -69,7 +69,7 @@ pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
     findings
 }
 
-/// The patterns that a symptom matches, as positions of rule and pattern.
+/// Returns the patterns that a symptom matches, as positions of rule and pattern.
 fn matching(known: &Rules, symptom: &Symptom) -> Vec<(usize, usize)> {
     let patterns = known
         .rules
@@ -115,7 +115,7 @@ fn evidence(symptoms: &[&Symptom]) -> Vec<Evidence> {
 }
 
 impl Finding {
-    /// Cause, remedy and id as text for a condition.
+    /// Returns cause, remedy and id as text for a condition.
     pub fn sentence(&self) -> String {
         format!("{}. {} ({})", self.cause.trim_end_matches('.'), self.remedy, self.id)
     }

@@ -1,4 +1,4 @@
-//! A guest without a Node, and a Node that is not Ready → symptoms, for `capw diagnose` and the condition NodeJoined.
+//! Converts the state of a guest without a Node, and of a Node that is not Ready, to symptoms, for `capw diagnose` and the condition NodeJoined.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::api::condition::{self, ConditionType};
 use crate::api::machine::{BootstrapProgress, WindowsMachine};
 use crate::vm::state;
 
-/// A guest that reports nothing for this many seconds does not read its data.
+/// A guest that reports nothing for this number of seconds does not read its data.
 const SILENT: i64 = 900;
 /// A restart takes less than this, in seconds.
 const RESTART: i64 = 900;
-/// More starts of Windows before the join than any plan asks for.
+/// More starts of Windows before the join than any plan requests.
 const STARTS: i64 = 6;
 /// Seconds for which a new Node may be not Ready, until its network plug-in has started.
 const SETTLING: i64 = 60;
-/// What Cluster API puts before the message of the Node.
+/// The text that Cluster API puts before the message of the Node.
 const NODE_READY_PREFIX: &str = "* Node.Ready: ";
 
-/// The symptoms so far, and when there may be more even if nothing changes.
+/// The symptoms so far, and the time until a further symptom may appear without any other change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assessment {
     pub symptoms: Vec<Symptom>,
@@ -32,12 +32,12 @@ pub struct Assessment {
 }
 
 impl Assessment {
-    /// Cause, remedy and rule of the surest finding. It contains nothing that grows with time, so the condition stays the same.
+    /// Returns cause, remedy and rule of the surest finding. The text contains nothing that grows with time, so the condition stays the same.
     pub fn sentence(&self) -> Option<String> {
         diagnose(&self.symptoms).first().map(Finding::sentence)
     }
 
-    /// Adds a symptom that counts once `left` seconds have passed.
+    /// Adds a symptom once `left` seconds have passed; until then it records the time.
     fn note(&mut self, left: i64, symptom: impl FnOnce() -> Symptom) {
         match u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs) {
             Some(left) => self.next = Some(self.next.map_or(left, |next| next.min(left))),
@@ -46,7 +46,7 @@ impl Assessment {
     }
 }
 
-/// The symptoms of a WindowsMachine; none once its Node has joined.
+/// Returns the symptoms of a WindowsMachine; none once its Node has joined.
 pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     let Some(status) = &object.status else { return Vec::new() };
     if condition::is_true(&status.conditions, ConditionType::NodeJoined) {
@@ -55,7 +55,7 @@ pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     of_guest(object, status.bootstrap.as_ref(), now).symptoms
 }
 
-/// The symptoms of a guest without a Node; `said` is its last report.
+/// Returns the symptoms of a guest without a Node; `said` is its last report.
 pub fn of_guest(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timestamp) -> Assessment {
     let at = format!("WindowsMachine {}", name(&object.metadata));
     let report = said.map(|said| {
@@ -69,7 +69,7 @@ pub fn of_guest(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: 
     found
 }
 
-/// What may take too long: the seconds left, and the symptom after that.
+/// Returns the steps that may take too long: the seconds left, and the symptom after that.
 fn waits(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timestamp) -> Vec<(i64, String)> {
     let Some(on) = object.status.as_ref().and_then(|status| status.powered_on_at.as_ref()) else { return Vec::new() };
     let on = seconds(Some(on), now);
@@ -92,7 +92,7 @@ fn waits(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timesta
     waits
 }
 
-/// What `conditions`, as a Machine has them, say of a Node that joined and is not Ready.
+/// Returns the symptom of a Node that joined and is not Ready, from the `conditions` of its Machine.
 pub fn of_node_ready(conditions: &[Condition], node: &str, now: Timestamp) -> Assessment {
     let mut found = Assessment::default();
     let Some(ready) = condition::find(conditions, NODE_READY).filter(|c| c.status != "True") else { return found };

@@ -1,9 +1,9 @@
-//! Collected log files → symptoms, line by line.
+//! Converts collected log files to symptoms, line by line.
 
 use super::symptom::{Source, Symptom};
 use crate::vm::GuestReport;
 
-/// The kind of log that a file name suggests, if any.
+/// Returns the kind of log that a file name suggests, if any.
 pub fn kind_of(name: &str) -> Option<Source> {
     let name = name.to_ascii_lowercase();
     // The first match wins: `containerd-shim.log` is containerd's, `calico-node-kubelet.log` the plug-in's.
@@ -22,7 +22,7 @@ pub fn kind_of(name: &str) -> Option<Source> {
     words.into_iter().find(|(words, _)| words.iter().any(|word| name.contains(word))).map(|(_, kind)| kind)
 }
 
-/// A line as a symptom, unless it is blank. An intact report line of the guest is recognized in any file.
+/// Returns a line as a symptom, unless it is blank. An intact report line of the guest is recognized in any file.
 pub fn symptom(kind: Source, file: &str, number: usize, line: &str) -> Option<Symptom> {
     let at = format!("{file}:{number}");
     if let Some(report) = line.find("capw1 ").and_then(|start| GuestReport::parse(line.get(start..)?.trim_end())) {

@@ -1,8 +1,8 @@
-//! WHY A NODE DOES NOT COME UP (pure): symptoms (what was observed) in, findings (cause and remedy) out.
+//! WHY A NODE DOES NOT COME UP (pure): symptoms (observations) in, findings (cause and remedy) out.
 //!
 //! The knowledge is data: [`rules.toml`](rules.toml) has one rule per failure mode, [`FailureCode`](crate::vm::FailureCode) one entry
-//! per failure code of the node plan, for a guest that gave up at something no rule matches. A rule is a few regular expressions and the
-//! sources each applies to. Objects of the cluster are turned into lines first ([`objects`]), so one mechanism reads everything.
+//! per failure code of the node plan, for a guest that gave up at a step that no rule matches. A rule is a few regular expressions and the
+//! sources that each applies to. Objects of the cluster are converted to lines first ([`objects`]), so one mechanism reads all input.
 //!
 //! Used for the conditions of a machine whose guest gave up, or whose Node is missing or not Ready ([`of_guest`],
 //! [`of_node_ready`]), and by `capw diagnose`.

@@ -1,4 +1,4 @@
-//! Objects of the management and the workload cluster → symptoms: one line per fact, in fixed forms that the rules match.
+//! Converts objects of the management and the workload cluster to symptoms: one line per fact, in fixed forms that the rules match.
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -10,7 +10,7 @@ use crate::api::components::UNVERIFIED_TAINT;
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 
-/// A kubelet's certificate request is normally approved sooner than this, in seconds.
+/// The time in seconds within which a kubelet's certificate request is normally approved.
 const APPROVAL: i64 = 60;
 
 pub(super) fn seconds(since: Option<&Time>, now: Timestamp) -> i64 {
@@ -22,7 +22,7 @@ pub(super) fn name(meta: &ObjectMeta) -> String {
     meta.namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
 }
 
-/// Conditions that report a problem, as `<kind> <type>=<status> <reason>: <message>`, each with its reason.
+/// Returns the conditions that report a problem, as `<kind> <type>=<status> <reason>: <message>`, each with its reason.
 pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Symptom, Reason)> {
     told(kind, meta, conditions, condition::problem)
 }
@@ -33,7 +33,7 @@ pub fn is_unverified(symptoms: &[Symptom]) -> bool {
     symptoms.iter().any(|symptom| symptom.source == Source::Node && symptom.text.starts_with(&taint))
 }
 
-/// The same of a WindowsCluster. For a node without a network that is known to work, what is on its way counts too.
+/// Returns the problems of a WindowsCluster. For a Node whose network is not known to work, components that are not ready yet also count.
 pub fn of_windows_cluster(meta: &ObjectMeta, conditions: &[Condition], is_unverified: bool) -> Vec<(Symptom, Reason)> {
     let waits_for = |c: &Condition| is_unverified && c.type_ == ConditionType::ComponentsReady.as_str();
     let reason = |c: &Condition| if waits_for(c) { Reason::from_name(&c.reason) } else { condition::problem(c) };
@@ -46,12 +46,12 @@ fn told(kind: &str, meta: &ObjectMeta, conditions: &[Condition], reason: impl Fn
     wrong.map(|(c, reason)| (Symptom::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), reason)).collect()
 }
 
-/// A condition of a Node in the form that the rules match.
+/// Returns a condition of a Node in the form that the rules match.
 pub(super) fn condition_line(type_: &str, status: &str, reason: &str, message: &str) -> String {
     format!("{type_}={status} {reason}: {message}")
 }
 
-/// The symptoms of a Node. `machine` is the WindowsMachine it belongs to.
+/// Returns the symptoms of a Node. `machine` is the WindowsMachine that the Node belongs to.
 pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     let mut facts = Vec::new();
     let status = node.status.clone().unwrap_or_default();
@@ -85,13 +85,13 @@ pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Sym
     facts.iter().map(|fact| Symptom::new(Source::Node, at.clone(), fact)).collect()
 }
 
-/// The second and further Nodes that claim the provider ID of one machine.
+/// Returns the second and further Nodes that claim the provider ID of one machine.
 pub fn of_twins(nodes: &[Node]) -> Vec<Symptom> {
     let twins = nodes.iter().skip(1).map(|node| node.metadata.name.clone().unwrap_or_default());
     twins.map(|twin| Symptom::new(Source::Node, format!("Node {twin}"), "another Node has the same providerID")).collect()
 }
 
-/// A request of the node's kubelet that was refused, or has waited too long for approval.
+/// Returns a request of the node's kubelet that was denied, or has waited too long for approval.
 pub fn of_request(request: &CertificateSigningRequest, now: Timestamp) -> Option<Symptom> {
     let user = request.spec.username.clone().unwrap_or_default();
     let conditions = request.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
@@ -105,7 +105,7 @@ pub fn of_request(request: &CertificateSigningRequest, now: Timestamp) -> Option
     Some(Symptom::new(Source::Request, at, &format!("{} of {user} {how}", request.spec.signer_name)))
 }
 
-/// A waiting Pod on the Windows node: meant for Linux, or waiting for what its events name.
+/// Returns a waiting Pod on the Windows node: a Pod for Linux, or a Pod that waits for the cause that its events name.
 pub fn of_pod(pod: &Pod) -> Option<Symptom> {
     let statuses = pod.status.as_ref();
     let containers = statuses.into_iter().flat_map(|s| s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten()));
@@ -124,7 +124,7 @@ fn asks_for_windows(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let selected = spec.node_selector.as_ref().is_some_and(|s| s.iter().any(|(key, value)| key.ends_with("kubernetes.io/os") && value == "windows"));
     let declared = spec.os.as_ref().is_some_and(|os| os.name == "windows");
-    // DaemonSet pods always have an affinity to their node; only one that names the operating system counts.
+    // DaemonSet pods always have an affinity to their node; only an affinity that names the operating system counts.
     let affine =
         spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()).is_some_and(
             |required| {
@@ -135,7 +135,7 @@ fn asks_for_windows(pod: &Pod) -> bool {
     selected || declared || affine
 }
 
-/// A warning event.
+/// Returns a warning event as a symptom.
 pub fn of_event(event: &Event) -> Option<Symptom> {
     if event.type_.as_deref() != Some("Warning") {
         return None;

@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::symptom::Source;
 
-/// How sure a finding is, surest first.
+/// The certainty of a finding, surest first.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// Nothing else looks like this.
+    /// No other problem has these symptoms.
     Certain,
-    /// The usual cause of these symptoms.
+    /// This is the usual cause of these symptoms.
     Likely,
-    /// One cause among several, or a consequence of something else.
+    /// This is one cause among several, or a consequence of another problem.
     Possible,
 }
 
-/// A failure mode: how it shows, why it happens, what to do.
+/// A failure mode: its symptoms, its cause, and its remedy.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// `F01` to `F94`, as in `docs/troubleshooting.md`.
+    /// The id, `F01` to `F94`, as in `docs/troubleshooting.md`.
     pub id: String,
     pub title: String,
     pub certainty: Certainty,
-    /// The rule applies when one of these matches.
+    /// The patterns. The rule applies when one of them matches.
     pub patterns: Vec<Pattern>,
     pub cause: String,
     pub remedy: String,
@@ -37,15 +37,15 @@ pub struct Rule {
     pub fixture: Vec<Fixture>,
 }
 
-/// A regular expression and the sources it applies to.
+/// A regular expression and the sources that it applies to.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pattern {
-    /// Empty: every source.
+    /// The sources. Empty: every source.
     #[serde(default, rename = "in")]
     pub sources: Vec<Source>,
     pub regex: String,
-    /// How many symptoms must match; more than one for lines that a healthy machine logs now and then.
+    /// The number of symptoms that must match; more than one for lines that a healthy machine logs now and then.
     #[serde(default = "one")]
     pub at_least: usize,
     #[serde(skip)]

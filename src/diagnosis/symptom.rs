@@ -1,4 +1,4 @@
-//! Symptoms: single lines of what was observed, each with its origin. They come from outside: bounded, printable, without secrets.
+//! Symptoms: observed lines, each with its origin. They come from outside: bounded, printable, without secrets.
 
 use std::sync::LazyLock;
 
@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 use crate::vm::GuestReport;
 
-/// Longest text of a symptom, in characters.
+/// The longest text of a symptom, in characters.
 const LONGEST: usize = 4_096;
 
-/// Where a symptom comes from.
+/// The origin of a symptom.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// What the guest reported: `status.bootstrap`, the serial port, report.log.
+    /// A report of the guest: `status.bootstrap`, the serial port, report.log.
     Report,
     /// The runner's bootstrap.log.
     Bootstrap,
@@ -23,7 +23,7 @@ pub enum Source {
     Kubelet,
     Kubeadm,
     KubeProxy,
-    /// Log of a network plug-in.
+    /// The log of a network plug-in.
     Cni,
     /// The event logs of Windows, as text: `<log> <id> <message>`.
     Windows,
@@ -42,13 +42,13 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether this is a log: lines of one log may turn up in another.
+    /// Whether this is a log: lines of one log may appear in another.
     pub fn is_log(self) -> bool {
         use Source::*;
         matches!(self, Report | Bootstrap | CloudbaseInit | Containerd | Kubelet | Kubeadm | KubeProxy | Cni | Windows | Unknown)
     }
 
-    /// Whether a pattern for these sources applies to this one; no sources means all. The runner repeats the output of the programs it
+    /// Whether a pattern for these sources applies to this source; no sources means all. The runner repeats the output of the programs that it
     /// calls, and a file of unknown kind may hold any log.
     pub fn is_one_of(self, sources: &[Source]) -> bool {
         let holds_others = matches!(self, Self::Report | Self::Bootstrap | Self::Unknown);
@@ -60,10 +60,10 @@ impl Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symptom {
     pub source: Source,
-    /// Its origin for a reader: `kubelet.log:17`, `Node win-1`.
+    /// The origin of the line for a reader: `kubelet.log:17`, `Node win-1`.
     pub at: String,
     pub text: String,
-    /// Failure code, if the guest gave up.
+    /// The failure code, if the guest gave up.
     pub code: Option<u32>,
 }
 
@@ -72,21 +72,21 @@ impl Symptom {
         Self { source, at: at.into(), text: without_secrets(&bounded(text)), code: None }
     }
 
-    /// A guest's report.
+    /// Returns a guest's report as a symptom.
     pub fn report(said: &GuestReport) -> Self {
         let (item, message) = said.subject();
         Self::step(item, &said.state, said.is_final_failure().then_some(said.code), message)
     }
 
-    /// A report by its parts; `code` if the guest gave up.
+    /// Returns a report as a symptom, from its parts; `code` if the guest gave up.
     pub fn step(item: &str, state: &str, code: Option<u32>, message: &str) -> Self {
         Self { code, ..Self::new(Source::Report, "the guest's report", &format!("{item} {state}: {message}")) }
     }
 }
 
-/// One line without control characters. A line that is cut also loses its last word: half a secret would not be recognized.
+/// Returns one line without control characters. A line that is cut also loses its last word, because half a secret would not be recognized.
 fn bounded(text: &str) -> String {
-    // These change the direction of text and could disguise it.
+    // These characters change the direction of text and could disguise it.
     let turns = |c: char| ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c);
     let printable = |c: char| if c.is_control() || turns(c) { ' ' } else { c };
     let mut line: String = text.trim().chars().take(LONGEST).map(printable).collect();
@@ -98,7 +98,7 @@ fn bounded(text: &str) -> String {
     line
 }
 
-/// What may be a secret: bootstrap tokens, JSON web tokens, credentials in headers, addresses and settings, private keys.
+/// A pattern of possible secrets: bootstrap tokens, JSON web tokens, credentials in headers, addresses and settings, private keys.
 const SECRETS: &str = r#"(?xi)
     \b[a-z0-9]{6}\.[a-z0-9]{16}\b
     | \beyJ[\w-]{8,}\.[\w-]+(\.[\w-]*)?
@@ -113,7 +113,7 @@ fn without_secrets(text: &str) -> String {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SECRETS).ok());
     match &*PATTERN {
         Some(pattern) => pattern.replace_all(text, "${before}${name}[hidden]").into_owned(),
-        // A test keeps it from happening.
+        // A test proves that the pattern is valid.
         None => "[hidden]".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! The rules are tested against lines that real machines wrote, and against logs of healthy machines.
+//! Tests the rules against lines that real machines wrote, and against logs of healthy machines.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn all_rules() -> &'static [Rule] {
     &rules().unwrap().rules
 }
 
-/// A fixture as symptoms: as many as its rule asks for.
+/// Returns a fixture as symptoms, as many as its rule requires.
 fn symptoms(rule: &Rule, fixture: &rules::Fixture) -> Vec<Symptom> {
     let count = rule.patterns.iter().map(|pattern| pattern.at_least).max().unwrap_or(1);
     vec![Symptom::new(fixture.source, "fixture:1", &fixture.line); count]
@@ -60,7 +60,7 @@ fn texts_are_sentences_that_fit_a_condition_and_links_are_https() {
     }
 }
 
-/// Logs of healthy machines: `fixtures/<kind>.log`.
+/// Reads logs of healthy machines: `fixtures/<kind>.log`.
 #[test]
 fn a_healthy_machine_has_no_findings() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/diagnosis/fixtures");

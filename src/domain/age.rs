@@ -1,14 +1,14 @@
-//! How old an object is.
+//! The age of an object.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// When the object was made.
+/// Returns when the object was created.
 pub fn created(meta: &ObjectMeta) -> Option<Timestamp> {
     meta.creation_timestamp.as_ref().map(|t| t.0)
 }
 
-/// Whole seconds from `since` to `now`, never negative.
+/// Returns the whole seconds from `since` to `now`, never negative.
 pub fn seconds(since: Timestamp, now: Timestamp) -> i64 {
     now.duration_since(since).as_secs().max(0)
 }

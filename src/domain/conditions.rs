@@ -1,4 +1,4 @@
-//! How conditions are carried over from one status to the next.
+//! Carries conditions over from one status to the next.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::gate::paused_condition;
 use crate::api::condition::{self, ConditionType, Desired};
 
-/// `said` on top of `current`. If anything is said, Paused is said too. What is not said holds for the present generation as well: the
-/// decision has seen it.
+/// Applies `said` to `current`. If `said` has any condition, Paused is reported too. The other conditions hold for the present generation as well,
+/// because the decision has seen it.
 pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     if let [only] = said
         && still_paused(current, only)
     {
-        // Not even the generation is noted: nothing is written about what is paused, whatever changes in it.
+        // Not even the generation is recorded: the status of a paused object is never written, whatever changes in the object.
         return current.to_vec();
     }
     let mut said = said.to_vec();
@@ -25,13 +25,13 @@ pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i6
     next
 }
 
-/// The generation that a status with these conditions is about. Nothing is said about what is paused, nor before there is anything to say.
+/// Returns the observed generation of a status with these conditions. It does not change while the object is paused or has no conditions.
 pub fn observed(conditions: &[Condition], generation: Option<i64>, before: Option<i64>) -> Option<i64> {
     if conditions.is_empty() || condition::is_true(conditions, ConditionType::Paused) { before } else { generation }
 }
 
-/// What is said of a failure, in the words that are stored where the new ones differ from them in numbers alone. A status that changes triggers a
-/// pass: the call would be tried again at once, and its next failure might have the next number.
+/// Returns the condition of a failure, with the stored message if the two differ in numbers only. A changed status triggers a pass: the call would
+/// be retried at once, and the next failure might contain another number.
 pub fn in_stored_words(current: &[Condition], said: Desired) -> Desired {
     let stored = condition::find(current, said.type_).filter(|c| c.reason == said.reason.as_str() && is_same(&c.message, &said.message));
     match stored {
@@ -40,7 +40,7 @@ pub fn in_stored_words(current: &[Condition], said: Desired) -> Desired {
     }
 }
 
-/// Whether two texts are the same but for words with digits: times, addresses, numbers of processes, tasks and tries.
+/// Whether two texts differ only in words with digits: times, addresses, numbers of processes, tasks and attempts.
 pub fn is_same(one: &str, other: &str) -> bool {
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric());
@@ -49,13 +49,13 @@ pub fn is_same(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-/// Whether `said` is that the object is paused, as is already known.
+/// Whether `said` repeats the stored Paused condition.
 fn still_paused(current: &[Condition], said: &Desired) -> bool {
     let known = condition::find(current, ConditionType::Paused);
     said.type_ == ConditionType::Paused && said.status == Some(true) && known.is_some_and(|c| c.status == "True" && c.message == said.message)
 }
 
-/// The API server stores whole seconds: anything finer would differ from what it gives back, and be written again.
+/// Rounds to whole seconds, as the API server stores them: a finer time would differ from the stored one and be written again.
 pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

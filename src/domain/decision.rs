@@ -1,4 +1,4 @@
-//! OBSERVED → DECISION (pure): what to do next, what to report, when to requeue. No client, no clock, no randomness.
+//! OBSERVED → DECISION (pure): the next step, the report, and the requeue. No client, no clock, no randomness.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::age::created;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
-/// The next step, the conditions to report, and when to requeue if nothing changes before. What a step may write is said at the top
-/// of its controller.
+/// The next step, the conditions to report, and when to requeue if nothing changes before. The top of each controller lists the writes of its
+/// steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision<S> {
     pub step: S,
@@ -34,13 +34,13 @@ impl<S> Decision<S> {
 /// Waits shorter than this are not reported: each report is a write, and thousands of machines wait a moment for their turn.
 pub const QUIET: Duration = Duration::from_secs(10);
 
-/// How much of [`QUIET`] is left since `since`; `None` when it is over, so that the wait must be reported.
+/// Returns how much of [`QUIET`] is left since `since`; `None` when it is over, so that the wait must be reported.
 pub fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
     let waited = Duration::try_from(now.duration_since(since?)).unwrap_or_default();
     QUIET.checked_sub(waited).filter(|left| !left.is_zero())
 }
 
-/// A wait that ends by itself: Ready says so only when it lasts.
+/// Decides to wait for something that resolves itself: Ready reports the wait only when it lasts.
 pub fn waiting<S>(step: S, meta: &ObjectMeta, why: Reason, message: impl Into<String>, now: Timestamp) -> Decision<S> {
     match quiet_left(created(meta), now) {
         Some(left) => Decision::new(step).requeue_after(left),

@@ -1,4 +1,4 @@
-//! What keeps a workload cluster from being used, as the reason of a condition.
+//! The faults that make a workload cluster unusable, as reasons of a condition.
 
 use crate::api::condition::Reason;
 
@@ -10,18 +10,18 @@ pub enum Fault {
     Unreachable,
     Unauthorized,
     Forbidden,
-    /// An object that belongs to someone else has the name of one that CAPW makes there.
+    /// A foreign object has the name of an object that CAPW creates there.
     Foreign,
-    /// Another cluster than the one that machines were made for.
+    /// The cluster is not the one that machines were created for.
     Replaced,
     /// The namespace may not use the cluster that CAPW runs in.
     OwnClusterRefused,
-    /// It answers with more than CAPW reads.
+    /// The API server's answer is larger than CAPW reads.
     TooLarge,
 }
 
 impl Fault {
-    /// On objects that use the cluster.
+    /// Returns the reason on objects that use the cluster.
     pub fn reason(self) -> Reason {
         match self {
             Self::KubeconfigMissing => Reason::KubeconfigMissing,
@@ -36,7 +36,7 @@ impl Fault {
         }
     }
 
-    /// On an ExternalControlPlane, which stands for the API server itself.
+    /// Returns the reason on an ExternalControlPlane, which represents the API server itself.
     pub fn control_plane_reason(self) -> Reason {
         match self {
             Self::Unreachable => Reason::EndpointUnreachable,

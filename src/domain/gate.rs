@@ -1,4 +1,4 @@
-//! Whether anything may be done for an object at all.
+//! Whether CAPW may act on an object.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -6,15 +6,15 @@ use super::owner::{Owner, TargetCluster};
 use crate::api::capi;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
-/// Where every decision about an object that a Machine asks for begins.
+/// The first result of every decision about an object that a Machine requests.
 pub enum Gate {
     /// Not ours (yet): nothing may be written, not even status (`docs/design/cluster-api.md#ownership-before-writes`).
     Closed,
-    /// Nothing is done, for this reason.
+    /// The object is paused, for this reason.
     Paused(String),
-    /// It is being deleted.
+    /// The object is being deleted.
     Leaving,
-    /// It is to live; `ours`: our finalizer is stored.
+    /// The object is in use; `ours`: our finalizer is stored.
     Open { ours: bool },
 }
 
@@ -38,7 +38,8 @@ impl Gate {
     }
 }
 
-/// Why an object is paused, as text; `None` when it is not. `paused_cluster`: name of its Cluster, if that is paused (`docs/design/cluster-api.md#paused`).
+/// Returns why an object is paused; `None` if it is not. `paused_cluster`: the name of its Cluster, if that is paused
+/// (`docs/design/cluster-api.md#paused`).
 pub fn paused(meta: &ObjectMeta, paused_cluster: Option<&str>) -> Option<String> {
     let annotated = meta.annotations.as_ref().is_some_and(|a| a.contains_key(capi::PAUSED_ANNOTATION));
     match paused_cluster {
@@ -48,7 +49,7 @@ pub fn paused(meta: &ObjectMeta, paused_cluster: Option<&str>) -> Option<String>
     }
 }
 
-/// The condition that goes with [`paused`].
+/// Returns the Paused condition for the result of [`paused`].
 pub fn paused_condition(why: Option<String>) -> Desired {
     match why {
         Some(why) => Desired::yes(ConditionType::Paused, Reason::Paused).with_message(format!("nothing is done while {why}")),

@@ -1,4 +1,4 @@
-//! What identifies a machine: its hypervisor, its VM, its provider ID and its host name.
+//! The identity of a machine: its hypervisor, its VM, its provider ID and its host name.
 
 use std::collections::BTreeMap;
 
@@ -10,57 +10,57 @@ use crate::api::machine::WindowsMachine;
 use crate::api::name::{HostName, NameError, ProviderId, VmUuid};
 use crate::vm::MachineKey;
 
-/// Group of WindowsMachine and WindowsNodePool, as in owner references.
+/// The API group of WindowsMachine and WindowsNodePool, as in owner references.
 pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 
-/// The hypervisor chosen for a machine; set together with the finalizer, before the first call, and never changed.
+/// The hypervisor chosen for a machine. It is set together with the finalizer, before the first call, and never changes.
 pub const HYPERVISOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/windows-hypervisor";
 
-/// Version of Kubernetes that a machine of a pool was made for. Cluster API knows it only once the Node is there.
+/// The Kubernetes version that a machine of a pool was created for. Cluster API knows it only once the Node exists.
 pub const VERSION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/kubernetes-version";
 
-/// The hypervisor that was chosen for this machine, if it was adopted: what its provider ID says, which cannot change, or the annotation.
+/// Returns the hypervisor that was chosen for this machine, if it was adopted: from its provider ID, which cannot change, or from the annotation.
 pub fn chosen(object: &WindowsMachine) -> Option<String> {
     provider_id(object).map(|id| id.hypervisor).or_else(|| annotated(&object.metadata).map(str::to_owned))
 }
 
-/// The annotations that are stored with the finalizer of a machine: its hypervisor and the cluster that it is made for.
+/// Returns the annotations that are stored with the finalizer of a machine: its hypervisor and its cluster.
 pub fn adoption(machine: &ObjectMeta, hypervisor: &str) -> BTreeMap<String, String> {
     let cluster = made_for(machine).map(|cluster| (MADE_FOR_ANNOTATION.to_owned(), cluster));
     [(HYPERVISOR_ANNOTATION.to_owned(), hypervisor.to_owned())].into_iter().chain(cluster).collect()
 }
 
-/// The hypervisor that the annotation of a machine names.
+/// Returns the hypervisor that the annotation of a machine names.
 pub fn annotated(machine: &ObjectMeta) -> Option<&str> {
     machine.annotations.as_ref()?.get(HYPERVISOR_ANNOTATION).map(String::as_str)
 }
 
-/// The provider ID in the spec, if it is one of ours.
+/// Returns the provider ID in the spec, if it is one of ours.
 pub fn provider_id(object: &WindowsMachine) -> Option<ProviderId> {
     object.spec.provider_id.as_deref().and_then(|id| ProviderId::parse(id).ok())
 }
 
-/// The provider ID that the machine has or will have, once its hypervisor is chosen.
+/// Returns the provider ID that the machine has or will have, once its hypervisor is chosen.
 pub fn future_provider_id(object: &WindowsMachine) -> Option<ProviderId> {
     Some(ProviderId { hypervisor: chosen(object)?, vm: vm_uuid(object) })
 }
 
-/// Identity of the VM: from the provider ID once there is one (it survives `clusterctl move`), else computed from the UID.
+/// Returns the identity of the VM: from the provider ID if that is set (it survives `clusterctl move`), else computed from the UID.
 pub fn vm_uuid(object: &WindowsMachine) -> VmUuid {
     provider_id(object).map_or_else(|| own_vm(&object.metadata), |id| id.vm)
 }
 
-/// The VM that the UID of a machine stands for.
+/// Returns the identity of the VM that belongs to the UID of a machine.
 pub fn own_vm(machine: &ObjectMeta) -> VmUuid {
     VmUuid::of(machine.uid.as_deref().unwrap_or_default())
 }
 
-/// Whether its VM is not the one that its own UID stands for: it was moved or restored, or it is a copy of another object.
+/// Whether the machine's VM does not belong to its own UID: the machine was moved or restored, or is a copy of another object.
 pub fn is_inherited(object: &WindowsMachine) -> bool {
     vm_uuid(object) != own_vm(&object.metadata)
 }
 
-/// Of two objects that name the same VM, whether it is the first one's: that of the one whose UID it was computed from, else of the older one.
+/// Whether `one` is the owner of the VM that both objects name: the object whose UID the VM was computed from, else the older object.
 pub fn is_first_of(one: &WindowsMachine, other: &WindowsMachine) -> bool {
     let rank = |object: &WindowsMachine| {
         let created = object.metadata.creation_timestamp.as_ref().map(|created| created.0);
@@ -69,13 +69,13 @@ pub fn is_first_of(one: &WindowsMachine, other: &WindowsMachine) -> bool {
     rank(one) <= rank(other)
 }
 
-/// Host name of the VM and name of its Node.
+/// Returns the host name of the VM, which is the name of its Node.
 pub fn host_name(object: &WindowsMachine) -> Result<HostName, NameError> {
     HostName::choose(object.metadata.name.as_deref().unwrap_or_default(), vm_uuid(object), object.spec.host_name)
 }
 
-/// What a Node must be to be that of a machine: the name is in the certificate of its kubelet, and was approved for this machine
-/// only; the provider ID is what that kubelet says of itself. Either of them alone proves nothing.
+/// The name and provider ID that the Node of a machine must have. The name is in the certificate of its kubelet, which was approved for this
+/// machine only; the kubelet reports the provider ID. Either of them alone proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
     pub name: HostName,
@@ -83,27 +83,27 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// As the object says; whether another one says the same, only the caches know. `None` while the machine has no hypervisor: then it
-    /// has no Node either.
+    /// Returns the identity from the object. Only the caches show whether another object has the same. `None` while the machine has no hypervisor:
+    /// then it has no Node either.
     pub fn of(object: &WindowsMachine) -> Option<Self> {
         Some(Self { name: host_name(object).ok()?, provider_id: future_provider_id(object)? })
     }
 
-    /// Whether that Node is the machine's.
+    /// Whether that Node belongs to the machine.
     pub fn is_of(&self, node: &Node) -> bool {
         let said = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         node.metadata.name.as_deref() == Some(self.name.as_str()) && said == Some(&self.provider_id.to_string())
     }
 }
 
-/// Which VM belongs to the object.
+/// Returns the key of the VM that belongs to the object.
 pub fn key(object: &WindowsMachine) -> MachineKey {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let cluster = made_for(&object.metadata).unwrap_or_default();
     MachineKey { vm: vm_uuid(object), cluster: format!("{namespace}/{cluster}"), name: object.metadata.name.as_deref().unwrap_or_default().into() }
 }
 
-/// True once Cluster API was told so; it is never taken back.
+/// Whether Cluster API was notified that the machine is provisioned; this is never revoked.
 pub fn is_provisioned(object: &WindowsMachine) -> bool {
     object.status.as_ref().and_then(|s| s.initialization.as_ref()).and_then(|i| i.provisioned) == Some(true)
 }
@@ -123,7 +123,7 @@ mod tests {
         let identity = NodeIdentity::of(&object).unwrap();
         for (name, provider_id, expected) in [
             ("win-1", Some(format!("windows://lab/{vm}")), true),
-            // A compromised node says that it is this machine.
+            // A compromised node reports the provider ID of this machine.
             ("win-2", Some(format!("windows://lab/{vm}")), false),
             ("win-1", Some(format!("windows://other/{vm}")), false),
             ("win-1", Some("windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3302".to_owned()), false),
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(NodeIdentity::of(&unplaced), None, "no hypervisor, no Node");
     }
 
-    /// The owner mark names the cluster: if it changed, the machine's own VM would be taken for that of another.
+    /// The owner mark names the cluster: if it changed, the machine's own VM would be treated as another cluster's VM.
     #[test]
     fn a_label_that_comes_later_does_not_change_which_vm_belongs_to_a_machine() {
         let machine = |metadata: serde_json::Value| -> WindowsMachine {

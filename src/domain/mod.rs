@@ -1,4 +1,4 @@
-//! What the decisions of several kinds share. Pure: no client, no clock, no randomness.
+//! The rules that the decisions of several kinds share. Pure: no client, no clock, no randomness.
 
 pub mod age;
 pub mod conditions;

@@ -1,4 +1,4 @@
-//! Who asks for a node, and the cluster that it joins: from Cluster API or from a standalone pool, in one shape for all decisions.
+//! The owner that requests a node, and the cluster that the node joins: from Cluster API or from a standalone pool, in one shape for all decisions.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -16,18 +16,19 @@ use crate::api::machine::WindowsMachine;
 use crate::api::pool::{PoolCluster, WindowsNodePool};
 use crate::domain::pod_network::{PodNetwork, pod_network, pods_per_node};
 
-/// Who asks for the node of one of our objects.
+/// The owner that requests the node of one of our objects.
 #[derive(Clone, Debug)]
 pub enum Owner {
-    /// There is no owner reference yet. Nothing may be written: MachineSet still edits the object (`docs/design/cluster-api.md#ownership-before-writes`).
+    /// The object has no owner reference yet. Nothing may be written: MachineSet still edits the object
+    /// (`docs/design/cluster-api.md#ownership-before-writes`).
     None,
-    /// The owner that the reference names is not there: not seen yet, or gone.
+    /// The owner that the reference names is not cached yet, or was deleted.
     Unseen,
     Found(Box<NodeRequest>),
 }
 
 impl Owner {
-    /// `found` is the Machine that the owner reference names, if it was found.
+    /// Returns the owner. `found` is the Machine that the owner reference names, if it was found.
     pub fn of(owners: Option<&Vec<OwnerReference>>, found: Option<&Machine>) -> Self {
         match (capi::machine_owner(owners), found) {
             (None, _) => Self::None,
@@ -54,35 +55,35 @@ impl From<NodeRequest> for Owner {
     }
 }
 
-/// What the owner asks for, and what it knows of the Node.
+/// The node that the owner requests, and the facts that the owner knows about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeRequest {
-    /// Name of the Machine; in a standalone pool, of the WindowsMachine.
+    /// The name of the Machine; in a standalone pool, of the WindowsMachine.
     pub name: String,
-    /// Name of the cluster, for messages.
+    /// The name of the cluster, for messages.
     pub cluster: String,
-    /// Of Kubernetes, e.g. `v1.36.3`.
+    /// The version of Kubernetes, e.g. `v1.36.3`.
     pub version: Option<String>,
-    /// Name of the Secret with the bootstrap data, once it is known.
+    /// The name of the Secret with the bootstrap data, once it is known.
     pub data_secret: Option<String>,
     pub failure_domain: Option<String>,
     pub is_control_plane: bool,
-    /// The object that makes the VM.
+    /// The object that creates the VM.
     pub infrastructure: Reference,
     pub provider_id: Option<String>,
-    /// Name of the Node, once it has joined.
+    /// The name of the Node, once it has joined.
     pub node: Option<String>,
-    /// Build of Windows that the Node reports, e.g. `10.0.20348.2700`.
+    /// The build of Windows that the Node reports, e.g. `10.0.20348.2700`.
     pub kernel_version: Option<String>,
-    /// Conditions of the Machine; in a standalone pool, those that a Machine would have of its Node.
+    /// The conditions of the Machine; in a standalone pool, the conditions that a Machine would report about its Node.
     pub conditions: Vec<Condition>,
     pub is_deleting: bool,
-    /// It is to be removed first when there are too many machines.
+    /// Whether the machine is removed first when there are too many.
     pub delete_first: bool,
 }
 
 impl NodeRequest {
-    /// Of a Machine of Cluster API.
+    /// Returns the request of a Machine of Cluster API.
     pub fn of_machine(machine: &Machine) -> Self {
         let (meta, spec, status) = (&machine.metadata, &machine.spec, machine.status.clone().unwrap_or_default());
         Self {
@@ -102,21 +103,22 @@ impl NodeRequest {
         }
     }
 
-    /// Of a Machine that belongs to a MachinePool. Cluster API leaves version and bootstrap data to the pool then (`docs/design/cluster-api.md#a-windowsmachine-in-order`). `config` is that of this very machine, if there is one; without it, the data of the MachinePool is for all
-    /// of its machines.
+    /// Returns the request of a Machine that belongs to a MachinePool. Cluster API leaves version and bootstrap data to the pool then
+    /// (`docs/design/cluster-api.md#a-windowsmachine-in-order`). `config` is the machine's own configuration, if it exists; without it, all
+    /// machines use the data of the MachinePool.
     pub fn of_pool_machine(machine: &Machine, object: &WindowsMachine, pool: Option<&MachinePool>, config: Option<&WindowsBootstrapConfig>) -> Self {
         let request = Self::of_machine(machine);
         let of_pool = pool.map(|p| &p.spec.template.spec.bootstrap);
         let data_secret = match config {
             Some(config) => data_secret(config).map(str::to_owned),
-            // With a configuration of ours, each machine gets one of its own; it is not there yet.
+            // With our configuration as a template, each machine gets its own configuration, which does not exist yet.
             None if of_pool.and_then(|b| b.config_ref.as_ref()).is_some_and(|r| r.kind == "WindowsBootstrapConfig") => None,
             None => of_pool.and_then(|b| b.data_secret_name.clone()).filter(|name| !name.is_empty()),
         };
         Self { version: version(object).or(request.version.clone()), data_secret, ..request }
     }
 
-    /// Of a standalone pool; `node` is the Node with the provider ID of the machine, if there is one.
+    /// Returns the request of a standalone pool; `node` is the Node with the provider ID of the machine, if it exists.
     pub fn standalone(object: &WindowsMachine, cluster: &ClusterRef, config: Option<&WindowsBootstrapConfig>, node: Option<&Node>) -> Self {
         let meta = &object.metadata;
         let name = meta.name.clone().unwrap_or_default();
@@ -162,7 +164,7 @@ impl NodeRequest {
         Self { node: host_name(object).ok().map(|name| name.to_string()), conditions: vec![deleted], ..self }
     }
 
-    /// Its Node counts as not Ready since it was seen so: the time in the Node is that of another clock.
+    /// Sets when the Node was first observed not Ready: the time in the Node comes from another clock.
     pub fn seen_unready(mut self, since: Option<Timestamp>) -> Self {
         for ready in self.conditions.iter_mut().filter(|c| c.type_ == NODE_READY && c.status != "True" && c.reason != NODE_DELETED) {
             ready.last_transition_time.0 = since.unwrap_or(ready.last_transition_time.0);
@@ -170,24 +172,24 @@ impl NodeRequest {
         self
     }
 
-    /// Whether the VM is made by this provider.
+    /// Whether this provider creates the VM.
     pub fn is_for_windows_machine(&self) -> bool {
         self.infrastructure.kind == "WindowsMachine"
     }
 }
 
-/// Whether a machine that says so may join this cluster without Cluster API. The cluster that CAPW runs in is joined only through the
-/// pool that owns the machine, by UID, and names it; `pool` is that pool.
+/// Whether a machine that names this cluster may join it without Cluster API. A machine may join the cluster that CAPW runs in only if the pool
+/// that owns the machine, by UID, names that cluster; `pool` is that pool.
 pub fn may_join(cluster: &ClusterRef, pool: Option<&WindowsNodePool>) -> bool {
     cluster.source != ClusterSource::InCluster || pool.and_then(ClusterRef::named_by).as_ref() == Some(cluster)
 }
 
-/// The MachinePool that a Machine belongs to.
+/// Returns the MachinePool that a Machine belongs to.
 pub fn machine_pool_of(machine: &Machine) -> Option<&str> {
     capi::owner(machine.metadata.owner_references.as_ref(), GROUP, "MachinePool").map(|o| o.name.as_str())
 }
 
-/// Name of the bootstrap Secret of a configuration, once reported.
+/// Returns the name of the bootstrap Secret of a configuration, once reported.
 pub fn data_secret(config: &WindowsBootstrapConfig) -> Option<&str> {
     config.status.as_ref()?.data_secret_name.as_deref()
 }
@@ -219,23 +221,23 @@ pub struct TargetCluster {
     pub cluster: ClusterRef,
     pub is_paused: bool,
     pub is_deleting: bool,
-    /// Whether the cluster is there after its Cluster is gone: no provider removes its control plane.
+    /// Whether the cluster outlives its Cluster, because no provider removes its control plane.
     pub outlives_cluster: bool,
     pub infrastructure_provisioned: bool,
     pub control_plane_initialized: bool,
-    /// Where nodes reach the API server, once that is known.
+    /// The address at which nodes reach the API server, once that is known.
     pub endpoint: Option<Endpoint>,
     pub network: ClusterNetwork,
-    /// The WindowsHypervisors that its machines may use; empty: every one.
+    /// The WindowsHypervisors that its machines may use; if empty, all of them.
     pub hypervisors: Vec<String>,
-    /// Where that of its Windows nodes comes from; `None`: that is not decided yet.
+    /// The source of the pod network of its Windows nodes; `None`: not decided yet.
     pub pod_network: Option<PodNetwork>,
     /// How many pods have an address on a Windows node, if that is known.
     pub pods_per_node: Option<u64>,
 }
 
 impl TargetCluster {
-    /// `infrastructure`: what the Cluster names in `spec.infrastructureRef`, if that is a WindowsCluster.
+    /// Returns the cluster of a Cluster. `infrastructure`: the object in its `spec.infrastructureRef`, if that is a WindowsCluster.
     pub fn of_cluster(cluster: &Cluster, infrastructure: Option<&WindowsCluster>) -> Self {
         let meta = &cluster.metadata;
         Self {
@@ -253,18 +255,18 @@ impl TargetCluster {
         }
     }
 
-    /// The name of its Cluster, if that is paused, and with it everything that belongs to it.
+    /// Returns the name of the Cluster if it is paused, which pauses everything that belongs to it.
     pub fn paused_name(&self) -> Option<String> {
         self.is_paused.then(|| self.cluster.to_string())
     }
 
-    /// Whether its machines may be on that WindowsHypervisor.
+    /// Whether the cluster's machines may use that WindowsHypervisor.
     pub fn may_use(&self, hypervisor: &str) -> bool {
         self.hypervisors.is_empty() || self.hypervisors.iter().any(|name| name == hypervisor)
     }
 
-    /// What a standalone pool joins, with its spec and the WindowsCluster that stands for it. Where neither has an endpoint, that of the kubeconfig is to be
-    /// read.
+    /// Returns the cluster that a standalone pool joins, from the pool's spec and the WindowsCluster that represents the cluster. Without an
+    /// endpoint in either, the kubeconfig's endpoint must be read.
     pub fn standalone(cluster: ClusterRef, spec: Option<&PoolCluster>, infrastructure: Option<&WindowsCluster>) -> Self {
         let endpoint = spec.and_then(|s| s.endpoint.clone()).or_else(|| infrastructure.and_then(|i| i.spec.control_plane_endpoint.clone()));
         let blocks = |networks: Option<&Vec<String>>| networks.map(|n| CidrBlocks { cidr_blocks: n.clone() });
@@ -292,7 +294,8 @@ fn hypervisors(infrastructure: Option<&WindowsCluster>) -> Vec<String> {
     infrastructure.iter().flat_map(|i| &i.spec.hypervisors).map(|h| h.name.clone()).collect()
 }
 
-/// With its Cluster goes a control plane that Cluster API made. One of ours stays, and so does one that no object stands for.
+/// Whether the control plane outlives the Cluster. One that Cluster API created is deleted with it; an ExternalControlPlane, or one without any
+/// object, stays.
 fn outlives(cluster: &Cluster) -> bool {
     let control_plane = cluster.spec.control_plane_ref.as_ref().filter(|reference| !reference.name.is_empty());
     control_plane.is_none_or(|reference| reference.kind == "ExternalControlPlane")

@@ -1,22 +1,22 @@
-//! Where the pod network of the Windows nodes of a cluster comes from, as its WindowsCluster says.
+//! The source of the pod network of the Windows nodes of a cluster, from the status of its WindowsCluster.
 
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::ComponentsMode;
 use crate::components::Role;
 
-/// Where the pod network of the Windows nodes of a cluster comes from.
+/// The source of the pod network of the Windows nodes of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodNetwork {
-    /// CAPW brings it, or kube-proxy: new nodes begin with the taint. What keeps it from doing so for now (wrong settings of the Linux side, an image that is
-    /// not known) changes nothing: pods have no network there either.
+    /// CAPW or kube-proxy provides it: new nodes begin with the taint. A temporary obstacle (wrong settings of the Linux side, an unknown image)
+    /// changes nothing, because pods have no network then either.
     Brought,
-    /// Nothing can bring it: new nodes have the taint, and keep it.
+    /// No component can provide it: new nodes have the taint and keep it.
     Refused,
-    /// It is none of CAPW's business.
+    /// Others provide it.
     ByOthers,
 }
 
-/// `None`: CAPW is asked to bring it, and has not read yet which network it is.
+/// Returns the source. `None`: CAPW must provide it and has not read yet which network it is.
 pub fn pod_network(object: &WindowsCluster) -> Option<PodNetwork> {
     if object.components_mode() != ComponentsMode::Auto {
         return Some(PodNetwork::ByOthers);
@@ -32,7 +32,7 @@ pub fn pod_network(object: &WindowsCluster) -> Option<PodNetwork> {
     })
 }
 
-/// How many pods have an address on a Windows node of the cluster, if that was read.
+/// Returns how many pods have an address on a Windows node of the cluster, if that was read.
 pub fn pods_per_node(object: &WindowsCluster) -> Option<u64> {
     u64::try_from(object.status.as_ref()?.components.as_ref()?.network.as_ref()?.pods_per_node?).ok()
 }

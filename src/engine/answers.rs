@@ -1,5 +1,5 @@
-//! What an API server is asked once per kubeconfig, for all passes that need it. No pass waits for the answer: a task asks, and news triggers the
-//! passes of the cluster.
+//! Questions that an API server answers once per kubeconfig, for all passes that need the answer. No pass waits for the answer: a task sends the
+//! question, and a new answer triggers the passes of the cluster.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::api::cluster_ref::ClusterRef;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// From a failure until the API server is asked again.
+/// The time from a failure until the API server is asked again.
 pub const AGAIN: Duration = Duration::from_secs(5);
 
 /// The answers to one question, by cluster.
@@ -21,13 +21,13 @@ pub struct Answers<T> {
 }
 
 struct Answer<T> {
-    /// Of the kubeconfig.
+    /// The fingerprint of the kubeconfig.
     fingerprint: String,
     state: State<T>,
 }
 
 enum State<T> {
-    /// The failure of the last time holds until there is an answer.
+    /// The previous failure stays valid until the answer arrives.
     Asking(Option<WorkloadError>),
     Known(T),
     Failed {
@@ -43,7 +43,7 @@ impl<T> Default for Answers<T> {
 }
 
 impl<T: Clone> Answers<T> {
-    /// What is known of a cluster. If it is time to ask, `ask` has to, and [`Answers::note`] the answer.
+    /// Returns the known answer for a cluster. If the question is due, `ask` must send it and pass the answer to [`Answers::note`].
     pub fn get(&self, cluster: &ClusterRef, workload: &Workload, ask: impl FnOnce()) -> Result<T, WorkloadError> {
         let mut all = self.all.lock();
         let waits = |before: Option<&WorkloadError>| before.cloned().unwrap_or_else(|| WorkloadError::NotReached { cluster: cluster.words() });
@@ -60,11 +60,11 @@ impl<T: Clone> Answers<T> {
         Err(error)
     }
 
-    /// Takes in an answer. `true`: it is news.
+    /// Stores an answer. Returns `true` if it differs from the previous one.
     pub fn note(&self, cluster: &ClusterRef, workload: &Workload, answer: Result<T, WorkloadError>) -> bool {
         let is_news = {
             let mut all = self.all.lock();
-            // One that is awaited no more, or was given with another kubeconfig, says nothing.
+            // An answer that no pass awaits any more, or that belongs to another kubeconfig, is ignored.
             let Some(known) = all.get_mut(cluster).filter(|known| known.fingerprint == workload.fingerprint) else { return false };
             let is_known = matches!((&known.state, &answer), (State::Asking(Some(before)), Err(error)) if before == error);
             known.state = match answer {
@@ -77,7 +77,7 @@ impl<T: Clone> Answers<T> {
         is_news
     }
 
-    /// The answer, as soon as there is one. `get` asks for it.
+    /// Returns the answer as soon as it exists. `get` sends the question.
     pub async fn wait<A>(&self, get: impl Fn() -> Result<A, WorkloadError>) -> Result<A, WorkloadError> {
         loop {
             let changed = self.changed.notified();
@@ -95,7 +95,7 @@ impl<T: Clone> Answers<T> {
         }
     }
 
-    /// The next pass that needs it asks again.
+    /// Forgets the answer, so that the next pass that needs it sends the question again.
     pub fn forget(&self, cluster: &ClusterRef) {
         self.all.lock().remove(cluster);
     }

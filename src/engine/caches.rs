@@ -1,4 +1,4 @@
-//! What the watches know: one cache per kind, shared by all controllers. Reading costs no request.
+//! The caches of the watches: one per kind, shared by all controllers. Reading them costs no request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Starts the watches that these roles need: no others, as a process has no right to them. The watch filter says which objects get a
-    /// pass, not which are known: those that it selects refer to others, and a hypervisor serves machines of any.
+    /// Starts only the watches that these roles need, because the process has no right to others. The watch filter decides which objects get a
+    /// pass, not which are cached: selected objects refer to others, and a hypervisor serves machines of any filter.
     pub fn start(watching: &Watching, roles: Roles) -> Self {
         let watching = &Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
         Self {
@@ -56,7 +56,7 @@ impl Caches {
         }
     }
 
-    /// Empty caches, which stay empty.
+    /// Creates caches that are empty and stay empty.
     #[cfg(test)]
     pub fn empty() -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Caches {
         }
     }
 
-    /// Returns when every cache was filled once: decisions read several of them.
+    /// Returns when every cache has been filled once, because decisions read several caches.
     pub async fn ready(&self) {
         tokio::join!(
             self.clusters.0.ready(),
@@ -91,14 +91,14 @@ impl Caches {
 }
 
 impl Caches {
-    /// The pool that a WindowsMachine belongs to.
+    /// Returns the pool that a WindowsMachine belongs to.
     pub fn pool_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsNodePool>> {
         let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool")?;
         self.pools.get(&object.namespace().unwrap_or_default(), &owner.name).filter(|p| p.metadata.uid.as_deref() == Some(&owner.uid))
     }
 
-    /// The cluster that machines join: a Cluster, or what a standalone pool with this spec names. The latter has no endpoint, unless the pool or a
-    /// WindowsCluster names one.
+    /// Returns the cluster that machines join: a Cluster, or the cluster that a standalone pool with this spec names. The latter has no endpoint,
+    /// unless the pool or a WindowsCluster names one.
     pub fn target_cluster(&self, cluster: ClusterRef, pool: Option<&PoolCluster>) -> Option<TargetCluster> {
         let infrastructure = self.windows_cluster_of(&cluster);
         match &cluster.source {
@@ -110,7 +110,7 @@ impl Caches {
         }
     }
 
-    /// The WindowsCluster that stands for a cluster: the one that its Cluster names, or one that names the cluster.
+    /// Returns the WindowsCluster that represents a cluster: the one that its Cluster names, or one that names the cluster.
     pub fn windows_cluster_of(&self, cluster: &ClusterRef) -> Option<Arc<WindowsCluster>> {
         if let ClusterSource::ClusterApi(name) = &cluster.source {
             let found = self.clusters.get(&cluster.namespace, name)?;
@@ -119,12 +119,12 @@ impl Caches {
         of_standalone(cluster, self.windows_clusters.all(&cluster.namespace))
     }
 
-    /// How many pods have an address on a Windows node of a cluster, if that was read.
+    /// Returns how many pods have an address on a Windows node of a cluster, if that was read.
     pub fn pods_per_node(&self, cluster: Option<&ClusterRef>) -> Option<u64> {
         pods_per_node(&*self.windows_cluster_of(cluster?)?)
     }
 
-    /// The WindowsMachine to which the VM belongs that this one names, if that is another one. It may be in any namespace: every user who
+    /// Returns the WindowsMachine that owns the VM that this object names, if that is another object. It may be in any namespace: every user who
     /// may write a WindowsMachine can write its provider ID.
     pub fn first_with_the_vm_of(&self, object: &WindowsMachine) -> Option<ObjectKey> {
         if !is_inherited(object) {
@@ -140,12 +140,12 @@ impl Caches {
         (first.uid() != object.uid() && is_first_of(&first, object)).then(|| ObjectKey::of(&first.metadata))
     }
 
-    /// What a Node must be to be that of a machine. `None` for a copy of another machine too: the Node is that one's.
+    /// Returns the identity that the Node of a machine must have. `None` also for a copy of another machine: the Node belongs to the original.
     pub fn node_of(&self, object: &WindowsMachine) -> Option<NodeIdentity> {
         NodeIdentity::of(object).filter(|_| self.first_with_the_vm_of(object).is_none())
     }
 
-    /// The configuration of one machine of a pool: it has the name of the WindowsMachine, and belongs to it.
+    /// Returns the configuration of a machine of a pool: it has the name of the WindowsMachine and belongs to it.
     pub fn config_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsBootstrapConfig>> {
         let found = self.configs.get(&object.namespace().unwrap_or_default(), &object.name_any())?;
         let owner = capi::owner(found.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
@@ -153,7 +153,8 @@ impl Caches {
     }
 }
 
-/// What the bootstrap provider reads too. Alone it works under the infrastructure of others, where the kind may not be installed.
+/// The cache of a kind that the bootstrap provider reads too. Alone, that provider runs under the infrastructure of others, where the kind may not
+/// be installed.
 fn of_infrastructure<K: Kind>(roles: Roles, watching: &Watching) -> Cache<K> {
     if roles.infrastructure { cache(true, watching) } else { optional(roles.bootstrap, watching) }
 }
@@ -162,12 +163,12 @@ fn cache<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
     Cache(if needed { Watch::start(watching) } else { Watch::unused() })
 }
 
-/// Of a kind that may not be installed.
+/// The cache of a kind that may not be installed.
 fn optional<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
     Cache(if needed { Watch::start_optional(watching) } else { Watch::unused() })
 }
 
-/// A cache of one namespaced kind, and its watch.
+/// A cache of one namespaced kind, with its watch.
 pub struct Cache<K: Kind>(pub Watch<K>);
 
 impl<K: Kind> Cache<K> {
@@ -175,12 +176,13 @@ impl<K: Kind> Cache<K> {
         self.0.store().get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// Every object of the namespace.
+    /// Returns every object of the namespace.
     pub fn all(&self, namespace: &str) -> Vec<Arc<K>> {
         self.0.store().state().into_iter().filter(|o| o.meta().namespace.as_deref() == Some(namespace)).collect()
     }
 
-    /// The metadata of the objects of the namespace that could never be read, by name: no more is known of them. Look here before [`Cache::all`].
+    /// Returns the metadata of the objects of the namespace that could never be read, which is all that is known of them. Call this before
+    /// [`Cache::all`].
     pub fn unreadable(&self, namespace: &str) -> Vec<ObjectMeta> {
         let mut all = self.0.never_read();
         all.retain(|meta| meta.namespace.as_deref() == Some(namespace));
@@ -188,13 +190,13 @@ impl<K: Kind> Cache<K> {
         all
     }
 
-    /// How many objects of the namespace have such metadata, also of those that could never be read.
+    /// Counts the objects of the namespace whose metadata `is_one` accepts, including objects that could never be read.
     pub fn count(&self, namespace: &str, is_one: impl Fn(&ObjectMeta) -> bool) -> usize {
         let unreadable = self.unreadable(namespace).iter().filter(|meta| is_one(meta)).count();
         unreadable + self.all(namespace).iter().filter(|object| is_one(object.meta())).count()
     }
 
-    /// The names of every object of the namespace that is not being deleted, also of those that could never be read; sorted.
+    /// Returns the sorted names of all objects of the namespace that are not being deleted, including objects that could never be read.
     pub fn names(&self, namespace: &str) -> Vec<String> {
         let unreadable = self.unreadable(namespace);
         let all = self.all(namespace);
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
     use crate::testing::{holding, read};
 
-    /// One of that name that was made for a machine before it has the token of that machine.
+    /// A configuration with the machine's name that was created before it has the token of that machine.
     #[test]
     fn a_configuration_is_that_of_the_machine_with_its_uid() {
         let machine: WindowsMachine = read(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",

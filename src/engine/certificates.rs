@@ -1,5 +1,5 @@
-//! Approves the certificate requests of our machines, and notices when their certificate is issued. One watch per workload cluster,
-//! while a machine of it may still join. The rule is [`crate::kinds::bootstrap_config::decide::csr`].
+//! Approves the certificate requests of our machines, and notices when a certificate is issued. There is one watch per workload cluster, while one
+//! of its machines may still join. The rule is [`crate::kinds::bootstrap_config::decide::csr`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,27 +20,28 @@ use crate::kinds::bootstrap_config::decide::step::token_id;
 use crate::kube_api::csr;
 use crate::kube_api::workload::WorkloadError;
 
-/// What was seen in each workload cluster.
+/// The certificate requests of joining nodes, by workload cluster.
 pub type Certificates = Followed<ClusterRequests>;
 
 #[derive(Default)]
 pub struct ClusterRequests {
-    /// Ids of tokens for which a certificate was issued, and when that was seen.
+    /// The ids of tokens for which a certificate was issued, and when that was observed.
     issued: HashMap<String, Timestamp>,
-    /// Names of requests, by token id.
+    /// The names of requests, by token id.
     requests: HashMap<String, HashSet<String>>,
-    /// Requests that were refused, so that each is reported once.
+    /// The refused requests, so that each is reported once.
     refused: HashSet<String>,
-    /// The key that was approved, by token id.
+    /// The approved key, by token id.
     keys: HashMap<String, Key>,
-    /// By token id, the request whose approval was asked for and may have no answer yet, and its key: no other one is approved meanwhile.
+    /// By token id, the request whose approval was sent and may have no answer yet, and its key. Until then no other request of the token is
+    /// approved.
     claims: HashMap<String, (String, Key)>,
-    /// By name, requests that another approver took: the node whose name each is for, and who made it.
+    /// By name, requests that another approver approved: the node whose name each is for, and its requester.
     taken: HashMap<String, (String, String)>,
 }
 
 impl ClusterRequests {
-    /// Adds what is known of the machine's token and name.
+    /// Adds the known facts about the machine's token and name.
     fn complete(&self, expected: Expected) -> Expected {
         let taken_by = self.taken.values().find(|(node, _)| *node == expected.host_name).map(|(_, who)| who.clone());
         let claimed = || self.claims.get(&expected.token_id).map(|(_, key)| key);
@@ -48,7 +49,7 @@ impl ClusterRequests {
         Expected { approved_key, taken_by, ..expected }
     }
 
-    /// Of two keys for one token that are judged at the same time, only the first is approved.
+    /// Judges a request. Of two keys for one token that are judged at the same time, only the first is approved.
     fn judge(&mut self, request: &CertificateSigningRequest, expected: Expected, node: Option<&Node>) -> Verdict {
         let expected = self.complete(expected);
         let verdict = judge(request, &expected, node);
@@ -60,13 +61,13 @@ impl ClusterRequests {
         verdict
     }
 
-    /// These are all requests that there are: some of before may be gone.
+    /// Forgets the requests that a complete listing does not contain.
     fn forget_all_but(&mut self, listed: &[CertificateSigningRequest]) {
         self.taken.clear();
         self.claims.retain(|_, (of, _)| listed.iter().any(|request| request.name_any() == *of));
     }
 
-    /// The request is gone. What was issued for it is not.
+    /// Forgets a deleted request, but not the certificate that was issued for it.
     fn forget(&mut self, name: &str) {
         self.refused.remove(name);
         self.taken.remove(name);
@@ -79,19 +80,19 @@ impl ClusterRequests {
 }
 
 impl Certificates {
-    /// Since when a certificate is known to be issued for the token of this object.
+    /// Returns when a certificate for the token of this object was first observed.
     pub fn issued(&self, object: &WindowsBootstrapConfig) -> Option<Timestamp> {
         let cluster = ClusterRef::of_config(object)?;
         self.known(&cluster, |known| known.issued.get(&token_id(object)).copied())?
     }
 
-    /// Names of the requests that were made with a token.
+    /// Returns the names of the requests that used a token.
     pub fn requests_of(&self, cluster: &ClusterRef, token: &str) -> Vec<String> {
         let requests = self.known(cluster, |known| known.requests.get(token).cloned());
         requests.flatten().into_iter().flatten().collect()
     }
 
-    /// Forgets everything about a token whose machine is gone.
+    /// Forgets everything about a token whose machine was deleted.
     pub fn forget_token(&self, cluster: &ClusterRef, token: &str) {
         self.known(cluster, |known| {
             known.issued.remove(token);
@@ -104,7 +105,7 @@ impl Certificates {
     }
 }
 
-/// The requests of joining nodes of one workload cluster.
+/// The certificate requests of joining nodes of one workload cluster.
 #[derive(Clone)]
 pub(super) struct Joins(pub Place);
 
@@ -139,7 +140,7 @@ impl Signer for Joins {
     }
 }
 
-/// What was approved before, for which key and for whom: the oldest first, which says which key is the machine's.
+/// Learns earlier approvals, with their keys and requesters. The oldest comes first, because it decides which key is the machine's.
 fn learn_all(clusters: &WorkloadClusters, cluster: &ClusterRef, mut requests: Vec<CertificateSigningRequest>) {
     requests.sort_by_key(ResourceExt::creation_timestamp);
     for request in &requests {
@@ -147,7 +148,7 @@ fn learn_all(clusters: &WorkloadClusters, cluster: &ClusterRef, mut requests: Ve
     }
 }
 
-/// Remembers what a request says about tokens and names.
+/// Stores what a request reveals about tokens and names.
 fn learn(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) {
     let context = clusters.context();
     let (name, now) = (request.name_any(), context.management.now());
@@ -211,7 +212,7 @@ async fn handle(place: &Place, request: &CertificateSigningRequest) -> Result<Ha
     }
 }
 
-/// Tells of a request for the name of one of our machines that was not made with its token, also if another approver took it.
+/// Reports a request for the name of one of our machines that does not use its token, even if another approver approved it.
 async fn watch_name(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) -> Handled {
     let Some(node) = claimed_node(request).filter(|_| !csr::is_approved_here(request)) else { return Handled::Foreign };
     let context = clusters.context();
@@ -225,7 +226,7 @@ async fn watch_name(clusters: &WorkloadClusters, cluster: &ClusterRef, request: 
     refuse(clusters, cluster, &config, request, &why).await
 }
 
-/// Told once, and judged again: what is in the way may go.
+/// Reports a refused request once. It is judged again later, because the obstacle may disappear.
 async fn refuse(
     clusters: &WorkloadClusters,
     cluster: &ClusterRef,
@@ -241,13 +242,13 @@ async fn refuse(
     Handled::Refused
 }
 
-/// The configuration that the token was made for.
+/// Returns the configuration that owns the token.
 fn config_of(context: &WatchContext, cluster: &ClusterRef, token: &str) -> Option<Arc<WindowsBootstrapConfig>> {
     let is_of_cluster = |c: &WindowsBootstrapConfig| ClusterRef::of_config(c).as_ref() == Some(cluster);
     context.caches.configs.all(&cluster.namespace).into_iter().find(|c| token_id(c) == token && is_of_cluster(c))
 }
 
-/// What a request with that token must look like: the name comes from the machine, never from the request.
+/// Returns what a request with that token must contain. The name comes from the machine, never from the request.
 fn expected(context: &WatchContext, config: &WindowsBootstrapConfig, token_id: String) -> Option<Expected> {
     let owner = context.owners.of_config(config);
     let request = owner.request()?;

@@ -1,4 +1,4 @@
-//! The loop around every controller: queue, back-off per object, limits, metrics, spans. It knows no kind.
+//! The loop around every controller: queue, back-off per object, limits, metrics, spans. It is independent of the kind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::kube_api::cluster::Kind;
 use crate::kube_api::error::Retry;
 use crate::telemetry::{Metrics, Passes};
 
-/// What the loop of every controller needs.
+/// The settings and shared parts of every controller's loop.
 #[derive(Clone)]
 pub struct ControllerLoop {
-    /// Passes at the same time.
+    /// The most passes that run at the same time.
     pub concurrency: u16,
-    /// Objects that the watch filter does not select get no pass.
+    /// The watch filter: objects that it does not select get no pass.
     pub selection: Selection,
     pub metrics: Metrics,
     pub written: Written,
@@ -36,31 +36,31 @@ pub struct ControllerLoop {
     pub stop: CancellationToken,
 }
 
-/// Trouble of one object: failures in a row, and what was logged last.
+/// The failures in a row of one object, and the text that was logged last.
 #[derive(Default)]
 struct Trouble {
     failures: u32,
     text: String,
 }
 
-/// Shared by the passes of one controller.
+/// The state that the passes of one controller share.
 struct Controller {
     name: &'static str,
     settings: ControllerLoop,
     unreadable: Unreadable,
     trouble: Mutex<HashMap<ObjectKey, Trouble>>,
-    /// Since when.
+    /// The objects that wait for a pass, and since when.
     waiting: Mutex<HashMap<ObjectKey, Instant>>,
 }
 
 impl ControllerLoop {
-    /// For a kind whose controller looks at the watch filter itself.
+    /// Returns the settings for a kind whose controller checks the watch filter itself.
     pub fn unfiltered(&self) -> Self {
         Self { selection: self.selection.unfiltered(), ..self.clone() }
     }
 
-    /// Runs a controller until `stop`, then lets the passes that run finish. An object gets a pass when `watch` or one of
-    /// `triggers` names it; never two passes at a time for one object.
+    /// Runs a controller until `stop`, then waits for the running passes. An object gets a pass when `watch` or one of `triggers` names it; an
+    /// object never has two passes at a time.
     pub async fn run<K, F, R>(&self, name: &'static str, watch: &Watch<K>, triggers: Vec<BoxStream<'static, ObjectRef<K>>>, reconcile: F)
     where
         K: Kind,
@@ -131,17 +131,17 @@ impl Controller {
             return Ok(Action::await_change());
         }
         if self.unreadable.contains(&key) {
-            // Its correction triggers a pass.
+            // A correction of the object triggers a pass.
             return Ok(Action::await_change());
         }
         if self.settings.written.is_stale(&*object) {
-            // The watch brings the write within milliseconds and triggers a pass; this is for a watch that is down.
+            // The watch delivers the write within milliseconds and triggers a pass. The requeue is for a watch that is down.
             return Ok(Action::requeue(Duration::from_secs(1)));
         }
         let span = tracing::info_span!(parent: None, "pass", controller = self.name, namespace = key.namespace, name = key.name);
         self.settings.metrics.reconcile_started(self.name);
         let start = Instant::now();
-        // A task of its own: a panic ends this pass and not the controller.
+        // A separate task, so that a panic ends this pass and not the controller.
         let task = AbortOnDropHandle::new(tokio::spawn(async move { reconcile(object).await }.instrument(span.clone())));
         let _running = self.settings.passes.begin(self.name);
         let result = task.await.unwrap_or(Err(ReconcileError::Defect));
@@ -153,7 +153,7 @@ impl Controller {
         };
         self.settings.metrics.reconcile_finished(self.name, label, start.elapsed());
         let outcome = match result {
-            // Nothing has failed: the answer triggers the next pass.
+            // Nothing has failed: the pending answer triggers the next pass.
             Err(error) if error.is_pending() => {
                 span.in_scope(|| tracing::debug!("{error}"));
                 return Ok(Action::requeue(ON_CHANGE));
@@ -173,7 +173,7 @@ impl Controller {
         trouble.failures = trouble.failures.saturating_add(1);
         let after = delay(error, trouble.failures, &key.name);
         let text = error.to_string();
-        // A first conflict is no news: another client wrote at the same time.
+        // A first conflict is not logged: another client wrote at the same time.
         let quiet = error.retry() == Retry::Soon && trouble.failures == 1;
         if trouble.text != text && !quiet {
             tracing::warn!(controller = self.name, namespace = key.namespace, name = key.name, error = error.label(), "{text}");

@@ -1,4 +1,4 @@
-//! The certificate requests of workload clusters: the watch of each cluster, and what is known of its requests for one signer.
+//! The certificate requests of workload clusters: the watch of each cluster, and the known facts about its requests for one signer.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use super::watch_task::WatchTask;
 use crate::api::cluster_ref::ClusterRef;
 use crate::kube_api::workload::Workload;
 
-/// By workload cluster. `K` is what is known of its requests.
+/// The followed requests, by workload cluster. `K` holds the known facts about a cluster's requests.
 #[derive(Default)]
 pub struct Followed<K>(Mutex<HashMap<ClusterRef, Requests<K>>>);
 
 #[derive(Default)]
 struct Requests<K> {
     watch: WatchTask,
-    /// Since when the oldest undecided request of one of our machines is there.
+    /// When the oldest undecided request of one of our machines was created.
     oldest: Option<Timestamp>,
     known: K,
 }
 
 impl<K: Default> Followed<K> {
-    /// Since when the oldest undecided request of one of our machines is there.
+    /// Returns when the oldest undecided request of one of our machines was created.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.0.lock().values().filter_map(|requests| requests.oldest).min()
     }
@@ -38,7 +38,7 @@ impl<K: Default> Followed<K> {
         self.0.lock().get(cluster).is_some_and(|requests| requests.watch.is_running())
     }
 
-    /// Watches a cluster unless it is watched with this kubeconfig.
+    /// Watches a cluster, unless a watch with this kubeconfig runs already.
     pub fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         self.0.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
     }
@@ -51,7 +51,7 @@ impl<K: Default> Followed<K> {
         change(&mut self.0.lock().entry(cluster.clone()).or_default().known)
     }
 
-    /// `None`: the cluster is not followed.
+    /// Reads the known facts about a cluster. `None`: the cluster is not followed.
     pub fn known<T>(&self, cluster: &ClusterRef, ask: impl FnOnce(&mut K) -> T) -> Option<T> {
         self.0.lock().get_mut(cluster).map(|requests| ask(&mut requests.known))
     }

@@ -1,6 +1,6 @@
-//! Which cluster each kubeconfig leads to. Another cluster behind the same Secret would look as if every Node were gone.
+//! The identity of the cluster behind each kubeconfig. If a Secret led to another cluster, every Node would seem to be deleted.
 //!
-//! One read per kubeconfig and process, and one for each full listing of Nodes after the first.
+//! The identity is read once per kubeconfig and process, and once for each full listing of Nodes after the first.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::kube_api::workload::{Workload, WorkloadError};
 pub struct Identities(Arc<Answers<String>>);
 
 impl Identities {
-    /// An error if the kubeconfig leads to another cluster than machines were made for, and while that is not known. Machines hold on to theirs:
-    /// without one, every cluster is right.
+    /// Returns an error if the kubeconfig leads to another cluster than the one that machines were created for, and while that is unknown. Machines
+    /// pin their cluster: without machines, every cluster is accepted.
     pub fn confirm(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
         if cluster.source == ClusterSource::InCluster {
             return Ok(());
@@ -23,7 +23,7 @@ impl Identities {
         clusters.ask(&self.0, cluster, workload, || read(clusters.clone(), cluster.clone(), workload.clone())).map(drop)
     }
 
-    /// Asks again, although the kubeconfig is the same, and waits for the answer.
+    /// Reads the identity again, although the kubeconfig is unchanged, and waits for the answer.
     pub async fn confirm_again(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
         self.0.forget(cluster);
         self.0.wait(|| self.confirm(clusters, cluster, workload)).await
@@ -33,7 +33,7 @@ impl Identities {
         self.0.forget(cluster);
     }
 
-    /// What was found and confirmed.
+    /// Returns the confirmed identity of the cluster.
     pub fn uid(&self, cluster: &ClusterRef) -> Option<String> {
         self.0.known(cluster).filter(|uid| !uid.is_empty())
     }
@@ -47,7 +47,7 @@ async fn read(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workloa
     }
 }
 
-/// The cluster that machines were made for, as their configurations have it.
+/// Returns the cluster that machines were created for, as their configurations record it.
 fn pinned(caches: &Caches, cluster: &ClusterRef) -> Option<String> {
     let configs = caches.configs.all(&cluster.namespace);
     let mut of_cluster = configs.iter().filter(|config| ClusterRef::of_config(config).as_ref() == Some(cluster));
@@ -89,7 +89,7 @@ mod tests {
         ClusterRef::cluster_api("lab", "c1")
     }
 
-    /// With one object of each kind of the cluster `c1`, whose machines were made for this one.
+    /// A stage with one object of each kind of the cluster `c1`, whose machines were created for the cluster with the UID `pinned`.
     fn stage(pinned: Option<&str>, exchanges: Vec<Exchange>) -> Stage {
         let object = |group: &str, kind: &str, name: &str, cluster: &str, spec: Value| {
             json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1alpha1"), "kind": kind, "spec": spec,
@@ -127,7 +127,7 @@ mod tests {
             self.identities.confirm(&self.clusters, cluster, &workload)
         }
 
-        /// As passes do that the answer triggers.
+        /// Calls `confirm` until the answer arrives, as the triggered passes do.
         async fn answer(&self, fingerprint: &str) -> Result<(), WorkloadError> {
             while self.confirm(&c1(), fingerprint).is_err_and(|error| error.is_pending()) {
                 yield_now().await;
@@ -135,7 +135,7 @@ mod tests {
             self.confirm(&c1(), fingerprint)
         }
 
-        /// The objects that get a pass now.
+        /// Returns the objects that were triggered.
         fn triggered(&mut self) -> Vec<String> {
             let Requested { machines, configs, pools, windows_clusters } = &mut self.requested;
             let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! What there is in clusters whose WindowsClusters report on them: a watch for each kind that the last pass has read. What a watch shows is read
-//! without a request. What may be read differently now triggers a pass.
+//! The objects in clusters that a WindowsCluster reports on: one watch for each kind that the last pass has read. Reading the objects that a watch
+//! has delivered costs no request. A change that may alter the result triggers a pass.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::kube_api::linux_side::{Watched, changes, is_unserved};
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// From the first change to the pass: changes come together, for example when a manifest is applied.
+/// The time from the first change to the pass. Changes come in groups, for example when a manifest is applied.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// The watches, by cluster.
@@ -31,7 +31,7 @@ pub struct LinuxSides(Mutex<HashMap<ClusterRef, Followed>>);
 struct Followed {
     object: ObjectRef<WindowsCluster>,
     watches: HashMap<Watched, Following>,
-    /// Is told when a pass is necessary.
+    /// Notified when a pass is necessary.
     news: Arc<Notify>,
     passes: WatchTask,
 }
@@ -42,14 +42,14 @@ struct Following {
     shown: Arc<Mutex<Shown>>,
 }
 
-/// What to watch of a cluster, and the object that gets the passes.
+/// The kinds to watch in a cluster, and the object that gets the passes.
 pub struct LinuxSide {
     pub object: ObjectRef<WindowsCluster>,
     pub watched: Vec<Watched>,
 }
 
 impl LinuxSides {
-    /// Watches this of a cluster, and nothing else. What is watched with this kubeconfig already goes on.
+    /// Watches exactly these kinds of a cluster. A watch that runs with this kubeconfig continues.
     pub(super) fn watch(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
         let LinuxSide { object, watched } = what;
         let mut all = self.0.lock();
@@ -63,7 +63,7 @@ impl LinuxSides {
         for watched in watched {
             let following = followed.watches.entry(watched.clone()).or_default();
             following.watch.start(workload, |workload| {
-                // What another kubeconfig has shown may be of another cluster.
+                // The objects of another kubeconfig may belong to another cluster.
                 following.shown = Arc::default();
                 let (shown, news) = (following.shown.clone(), followed.news.clone());
                 clusters.spawn(follow(clusters.clone(), cluster.clone(), workload, watched.clone(), shown, news))
@@ -71,8 +71,8 @@ impl LinuxSides {
         }
     }
 
-    /// What a watch with this kubeconfig shows; `None`: there is none, or it does not work. The inner `None`: the kind is not served. An error: the
-    /// kubeconfig may not watch it.
+    /// Returns the objects of a watch with this kubeconfig. `None`: no watch runs, or it does not work. The inner `None`: the kind is not served.
+    /// An error: the kubeconfig may not watch the kind.
     pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
         let is_its = |following: &&Following| following.watch.is_running_with(workload);
         let shown = self.0.lock().get(cluster).and_then(|all| all.watches.get(watched)).filter(is_its).map(|following| following.shown.clone());
@@ -84,23 +84,23 @@ impl LinuxSides {
     }
 }
 
-/// Asks for a pass after news, until the task is aborted.
+/// Requests a pass after each change, until the task is aborted.
 async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, news: Arc<Notify>) {
     loop {
         news.notified().await;
         sleep(SETTLE).await;
-        // What has come meanwhile, the same pass reads.
+        // The same pass reads changes that arrived during the delay.
         let _ = news.notified().now_or_never();
         clusters.context().requests.windows_cluster(object.clone());
     }
 }
 
-/// Takes in what a watch shows, until the task is aborted. One that failed begins again after a while, and one that is refused once the kubeconfig has
-/// the right: what it lists before would be read for nothing.
+/// Stores the events of a watch, until the task is aborted. A failed watch restarts after a back-off. A refused watch restarts once the kubeconfig
+/// has the right: its listing before that would be useless.
 async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
     for pause in DefaultBackoff::default() {
         if shown.lock().is_refused() {
-            // No answer is no right: the pass has said what is missing, and goes on saying it.
+            // Without an answer the right is treated as missing: the pass has reported the missing right, and keeps reporting it.
             if !matches!(workload.may_watch(&watched).await, Ok(true)) {
                 sleep(pause).await;
                 continue;
@@ -120,7 +120,7 @@ async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workl
     }
 }
 
-/// Takes in what a watch shows, until it fails.
+/// Stores the events of a watch until it fails.
 async fn take_in(workload: &Workload, watched: &Watched, shown: &Mutex<Shown>, news: &Notify) -> Option<WorkloadError> {
     let mut events = changes(workload, watched);
     while let Some(event) = events.next().await {

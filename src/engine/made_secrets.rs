@@ -1,4 +1,4 @@
-//! Bootstrap Secrets that this process has just made: the pass that makes the VM need not read them.
+//! Bootstrap Secrets that this process has just created: the pass that creates the VM need not read them.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::api::name::ObjectKey;
 
-/// So much of their data is kept, that of the newest. The others are read, as after a restart.
+/// The most bytes of Secret data that are kept, newest first. Other Secrets are read, as after a restart.
 const MOST_BYTES: usize = 4 << 20;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl MadeSecrets {
         }
     }
 
-    /// Gives it away.
+    /// Removes and returns the Secret.
     pub fn take(&self, key: &ObjectKey) -> Option<Secret> {
         let mut kept = self.0.lock();
         let place = kept.iter().position(|secret| ObjectKey::of(&secret.metadata) == *key)?;

@@ -1,4 +1,4 @@
-//! The management cluster as controllers use it: every write of an object is remembered in [`Written`], and every report goes one way.
+//! The management cluster as controllers use it: every write of an object is recorded in [`Written`], and every report uses the same path.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::kube_api::cluster::{Cluster, Kind};
 use crate::kube_api::error::ApiError;
 use crate::kube_api::events::Events;
 
-/// The time, as the composition root gives it.
+/// The clock, injected by the composition root.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Makes the secret half of a bootstrap token: 16 characters of 0-9a-z.
+/// Creates the secret half of a bootstrap token: 16 characters of 0-9a-z.
 pub type NewTokenSecret = Arc<dyn Fn() -> SecretString + Send + Sync>;
 
-/// Client, events and clock of all controllers.
+/// The client, events and clock of all controllers.
 pub struct Management {
     /// For reads, and for writes of objects that have no cache here or that are created or deleted.
     pub cluster: Cluster,
@@ -67,7 +67,7 @@ impl Management {
         (self.clock)()
     }
 
-    /// Merges `patch` into the object that was read; an object that was deleted and made again is a conflict.
+    /// Merges `patch` into the object that was read. An object that was deleted and recreated is a conflict.
     pub async fn merge<K: Kind>(&self, object: &K, patch: Value) -> Result<K, ApiError> {
         let written = self.cluster.merge(object, patch).await?;
         self.written.note(&written);
@@ -81,7 +81,7 @@ impl Management {
         Ok(written)
     }
 
-    /// Stores our finalizer. `false`: it is there already.
+    /// Stores our finalizer. Returns `false` if it exists already.
     pub async fn add_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<bool, ApiError> {
         let written = self.cluster.add_finalizer(object, finalizer).await?;
         Ok(written.inspect(|written| self.written.note(written)).is_some())
@@ -94,14 +94,14 @@ impl Management {
         self.merge(object, json!({ "metadata": metadata })).await
     }
 
-    /// Removes our finalizer. `false`: it was not there, or the object is gone.
+    /// Removes our finalizer. Returns `false` if the finalizer or the object does not exist.
     pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<bool, ApiError> {
         let written = self.cluster.remove_finalizer(object, finalizer).await?;
         Ok(written.inspect(|written| self.written.note(written)).is_some())
     }
 
-    /// Writes the status `next` unless it is the stored one (no status at all counts as an empty one), with one log line for what
-    /// changed and an event for every problem that is new.
+    /// Writes the status `next` unless it equals the stored one (a missing status counts as empty). Logs the changes in one line and sends an event
+    /// for every new problem.
     pub async fn report<K: Kind, S: Conditioned>(&self, object: &K, manager: &'static str, current: Option<&S>, next: &S) -> Result<(), ApiError> {
         if is_stored(current, next) {
             return Ok(());
@@ -131,13 +131,13 @@ fn is_stored<S: Conditioned>(current: Option<&S>, next: &S) -> bool {
     }
 }
 
-/// Conditions of `next` whose status or reason differ from before.
+/// Returns the conditions of `next` whose status or reason differ from before.
 fn changes<'a>(before: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition> {
     let same = |c: &Condition| condition::find(before, &c.type_).is_some_and(|b| b.status == c.status && b.reason == c.reason);
     next.iter().filter(|c| !same(c)).collect()
 }
 
-/// One line for all conditions that changed; the span names the object.
+/// Logs all changed conditions in one line; the span names the object.
 fn log(changed: &[&Condition]) {
     let texts: Vec<String> = changed
         .iter()
@@ -152,7 +152,7 @@ fn log(changed: &[&Condition]) {
     }
 }
 
-/// Ready repeats what a more exact condition of the same object says: one event is enough.
+/// Whether a more exact condition of the same object has the reason of Ready: then one event is enough.
 fn is_said_elsewhere(reason: Reason, conditions: &[Condition]) -> bool {
     let exact = reason.condition().filter(|exact| *exact != ConditionType::Ready);
     exact.and_then(|exact| condition::find(conditions, exact)).is_some_and(|exact| exact.reason == reason)

@@ -1,4 +1,4 @@
-//! The watches of several namespaces as one: a cache is complete when each of them is.
+//! Merges the watches of several namespaces into one: a cache is complete when each namespace is complete.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 use kube::ResourceExt;
 use kube::runtime::watcher::{Event, Result};
 
-/// What is known of one namespace.
+/// The known objects of one namespace.
 struct Listed<K> {
     objects: HashMap<String, K>,
     /// A listing that is not complete yet.
@@ -15,8 +15,8 @@ struct Listed<K> {
     complete: bool,
 }
 
-/// One watch from those of several namespaces, by name. Each has its own back-off. When one lists again, all are told again, so that what
-/// is gone from it is gone.
+/// Merges the watches of several namespaces, by name. Each has its own back-off. When one namespace is listed again, the objects of all are sent
+/// again, so that deleted objects disappear from the cache.
 pub fn merged<K>(watches: Vec<(String, BoxStream<'static, Result<Event<K>>>)>) -> impl Stream<Item = Result<Event<K>>> + Send
 where
     K: ResourceExt + Clone + Send + 'static,
@@ -32,7 +32,7 @@ where
     })
 }
 
-/// Takes in an event of one namespace; returns what is to be told.
+/// Stores an event of one namespace, and returns the events to send.
 fn note<K: ResourceExt + Clone>(all: &mut HashMap<String, Listed<K>>, namespace: &str, event: Event<K>) -> Vec<Event<K>> {
     let complete = all.values().all(|listed| listed.complete);
     let Some(listed) = all.get_mut(namespace) else { return Vec::new() };
@@ -71,7 +71,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name}})).unwrap()
     }
 
-    /// What was told, in short.
+    /// The sent events, in short form.
     fn told(events: Vec<Event<ConfigMap>>) -> Vec<String> {
         let mut told: Vec<String> = events
             .into_iter()

@@ -1,5 +1,5 @@
-//! What every controller runs on: its loop, what triggers a pass, the watches with their caches, the management cluster, and the
-//! connections to workload clusters.
+//! The base of every controller: its loop, the triggers of a pass, the watches with their caches, the management cluster, and the connections to
+//! workload clusters.
 
 mod answers;
 pub mod caches;

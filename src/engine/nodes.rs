@@ -1,5 +1,5 @@
-//! The Nodes of the machines of standalone pools: one watch per workload cluster. A Node that changes triggers a pass of its machine,
-//! its configuration and its pool; no pass reads a Node by itself to learn what has changed.
+//! The Nodes of the machines of standalone pools: one watch per workload cluster. A Node that changes triggers a pass of its machine, its
+//! configuration and its pool. No pass reads a Node only to learn what has changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::domain::owner::is_ready;
 use crate::kube_api::nodes::events;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// A cluster that may be another one is asked again after this time.
+/// The delay before a cluster that may be another one is checked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What the watches have shown, by workload cluster.
+/// The Nodes that the watches have reported, by workload cluster.
 #[derive(Default)]
 pub struct Nodes(Mutex<HashMap<ClusterRef, Followed>>);
 
@@ -36,21 +36,21 @@ struct Followed {
     /// Whether all Nodes were listed once.
     known: bool,
     by_name: HashMap<String, Arc<Node>>,
-    /// Since when each of them is seen not Ready, by our own clock.
+    /// When each Node was first observed not Ready, by our own clock.
     unready: HashMap<String, Timestamp>,
     /// A new listing that is not complete yet.
     begun: Option<HashMap<String, Arc<Node>>>,
-    /// Why the watch shows nothing now.
+    /// Why the watch currently fails.
     failure: Option<WorkloadError>,
 }
 
 impl Nodes {
-    /// Whether all Nodes of the cluster have been listed, so that one that is not here does not exist.
+    /// Whether all Nodes of the cluster have been listed, so that a missing Node does not exist.
     pub fn are_known(&self, cluster: &ClusterRef) -> bool {
         self.0.lock().get(cluster).is_some_and(|f| f.known)
     }
 
-    /// The same; an error if they cannot be listed, or if the cluster does not let CAPW see what becomes of them.
+    /// Whether all Nodes of the cluster have been listed. An error if they cannot be listed, or if the cluster no longer lets CAPW observe them.
     pub fn listed(&self, cluster: &ClusterRef) -> Result<bool, WorkloadError> {
         let all = self.0.lock();
         let Some(followed) = all.get(cluster) else { return Ok(false) };
@@ -60,19 +60,19 @@ impl Nodes {
         }
     }
 
-    /// The Node of a machine.
+    /// Returns the Node of a machine.
     pub fn of(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Arc<Node>> {
         self.0.lock().get(cluster)?.by_name.get(machine.name.as_str()).filter(|node| machine.is_of(node)).cloned()
     }
 
-    /// Since when the Node of a machine is seen not Ready, by the clock of this process.
+    /// Returns when the Node of a machine was first observed not Ready, by the clock of this process.
     pub fn unready_since(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Timestamp> {
         self.0.lock().get(cluster)?.unready.get(machine.name.as_str()).copied()
     }
 
-    /// Watches a cluster unless it is watched with this kubeconfig.
+    /// Watches a cluster, unless a watch with this kubeconfig runs already.
     pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
-        // With another kubeconfig the Nodes stay known until those behind it are.
+        // With another kubeconfig, the known Nodes are kept until the new ones are listed.
         self.0.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
     }
 
@@ -86,7 +86,7 @@ impl Nodes {
         }
     }
 
-    /// Takes in an event of the watch; returns the names of the Nodes that have changed.
+    /// Stores an event of the watch; returns the names of the Nodes that have changed.
     pub(super) fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<String> {
         let mut all = self.0.lock();
         let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
@@ -137,7 +137,7 @@ impl Followed {
     }
 }
 
-/// A Node that says it is one of ours, by its name, without what changes all the time and is not read.
+/// Returns a Node whose provider ID is ours, with its name, without the fields that change often and are not read.
 fn known(mut node: Node) -> Option<(String, Arc<Node>)> {
     ProviderId::parse(node.spec.as_ref()?.provider_id.as_deref()?).ok()?;
     node.metadata.managed_fields = None;
@@ -161,14 +161,14 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
     }
 }
 
-/// Until a listing may be that of another cluster: then what is known stays as it is.
+/// Follows the Nodes until a listing may belong to another cluster. The known Nodes are kept then.
 async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
     let context = clusters.context();
     let mut events = std::pin::pin!(events(workload));
     while let Some(next) = events.next().await {
         match next {
             Ok(event) => {
-                // Before the first one, the cluster was asked for its client.
+                // Before the first listing, the cluster's identity was checked when its client was created.
                 if matches!(event, Event::InitDone) && context.nodes.are_known(cluster) {
                     clusters.confirm_again(cluster, workload).await?;
                 }
@@ -192,7 +192,7 @@ async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &Workl
     clusters.note_error(cluster, error).await;
 }
 
-/// Passes of the objects that a Node concerns. It has the name of its machine's object, unless that is no host name.
+/// Requests passes of the objects that a Node concerns. The Node has the name of its machine's object, unless that is no host name.
 fn request_passes(clusters: &WorkloadClusters, namespace: &str, node: &str) {
     let context = clusters.context();
     let is_its_machine = |machine: &Arc<WindowsMachine>| host_name(machine).is_ok_and(|name| name.as_str() == node);

@@ -1,4 +1,4 @@
-//! How a pass ends: what it wants next, or why it failed and when it is tried again.
+//! How a pass ends: when the next pass is due, or why this one failed and when it is retried.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -9,29 +9,29 @@ use crate::hypervisor::DriverError;
 use crate::kube_api::error::{ApiError, Retry};
 use crate::kube_api::workload::WorkloadError;
 
-/// What a reconcile wants next.
+/// When the next pass is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(super) requeue_after: Option<Duration>,
 }
 
 impl Outcome {
-    /// Nothing, until something changes.
+    /// No pass until something changes.
     pub fn done() -> Self {
         Self { requeue_after: None }
     }
 
-    /// Another pass at once: something was done.
+    /// Another pass at once, because this one changed something.
     pub fn now() -> Self {
         Self { requeue_after: Some(Duration::ZERO) }
     }
 
-    /// Another pass as a decision wants it.
+    /// Another pass at the time that a decision requires.
     pub fn of(requeue_after: Option<Duration>) -> Self {
         Self { requeue_after }
     }
 
-    /// The same, but another pass not later than after that time.
+    /// Adds a limit: another pass no later than after that time.
     pub fn at_latest(self, after: Duration) -> Self {
         Self { requeue_after: Some(self.requeue_after.map_or(after, |next| next.min(after))) }
     }
@@ -51,10 +51,10 @@ pub enum ReconcileError {
     Workload(#[from] WorkloadError),
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// What the user wrote cannot be carried out; a change triggers the next pass.
+    /// The user's configuration cannot be carried out; a change triggers the next pass.
     #[error("{0}")]
     Invalid(String),
-    /// A defect in CAPW: the pass panicked. The text is in the log.
+    /// A defect in CAPW: the pass panicked. The panic message is in the log.
     #[error("the pass ended by a defect in CAPW; its log has the details")]
     Defect,
 }
@@ -85,14 +85,14 @@ impl ReconcileError {
         match self {
             Self::Api(error) => error.retry(),
             Self::Workload(error) => error.retry(),
-            // Whether a call whose reply was lost has worked shows at the next look.
+            // The next pass shows whether a call whose reply was lost has succeeded.
             Self::Driver(DriverError::Unknown(_)) => Retry::Soon,
             Self::Driver(_) | Self::Defect => Retry::Backoff,
             Self::Invalid(_) => Retry::OnChange,
         }
     }
 
-    /// Not before that time, because the other side asked for it.
+    /// The shortest delay, as the other side requested it.
     fn not_before(&self) -> Duration {
         match self {
             Self::Api(error) => error.not_before(),
@@ -103,7 +103,7 @@ impl ReconcileError {
     }
 }
 
-/// After an error that only a change can cure, the object is still looked at this often: what changed may be something that is not
+/// The retry interval after an error that only a change can fix. The object is still checked, because the change may be in something that is not
 /// watched.
 pub(super) const ON_CHANGE: Duration = Duration::from_secs(300);
 

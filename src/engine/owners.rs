@@ -1,4 +1,4 @@
-//! Who asks for the node of one of our objects, as the caches have it. What is asked for is read in [`crate::domain::owner`].
+//! The owners that request the nodes of our objects, as cached. [`crate::domain::owner`] reads their requests.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Owners {
         Self { caches, nodes }
     }
 
-    /// Who asks for a WindowsMachine.
+    /// Returns the owner that requests a WindowsMachine.
     pub fn of_machine(&self, object: &WindowsMachine) -> Owner {
         let namespace = object.namespace().unwrap_or_default();
         let Some(reference) = capi::machine_owner(object.metadata.owner_references.as_ref()) else { return self.standalone(object) };
@@ -45,7 +45,7 @@ impl Owners {
         if !may_join(&cluster, self.caches.pool_of(object).as_deref()) {
             return Owner::Unseen;
         }
-        // Whether it has joined is not known yet, and it must not be taken for one that never did.
+        // Whether the machine has joined is not known yet, and it must not be treated as one that never did.
         if is_provisioned(object) && !self.nodes.are_known(&cluster) {
             return Owner::Unseen;
         }
@@ -55,7 +55,7 @@ impl Owners {
         NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref()).seen_unready(unready).into()
     }
 
-    /// Who asks for the node of a WindowsBootstrapConfig: its Machine, or the owner of the WindowsMachine of a pool.
+    /// Returns the owner that requests the node of a WindowsBootstrapConfig: its Machine, or the owner of a pool's WindowsMachine.
     pub fn of_config(&self, object: &WindowsBootstrapConfig) -> Owner {
         let namespace = object.namespace().unwrap_or_default();
         let owners = object.metadata.owner_references.as_ref();
@@ -63,12 +63,12 @@ impl Owners {
             let found = self.caches.windows_machines.get(&namespace, &reference.name).filter(|m| m.metadata.uid.as_deref() == Some(&reference.uid));
             let same_cluster = |machine: &Arc<WindowsMachine>| ClusterRef::of(&machine.metadata) == ClusterRef::of_config(object);
             return match found.filter(same_cluster).map(|m| self.of_machine(&m)) {
-                // Its Machine is still to come.
+                // The Machine does not exist yet.
                 None | Some(Owner::None) => Owner::Unseen,
                 Some(owner) => owner,
             };
         }
-        // A Machine asks for nodes of its Cluster, and no others.
+        // A Machine only requests nodes of its own Cluster.
         if ClusterRef::of_config(object).is_some_and(|cluster| cluster.is_standalone()) {
             return Owner::Unseen;
         }
@@ -76,8 +76,8 @@ impl Owners {
         Owner::of(owners, found.as_deref())
     }
 
-    /// The Cluster of an object that is being deleted and belongs to this cluster, asked for where the cache does not have it: nothing is
-    /// removed while it is paused, and a watch that is behind must not hide that.
+    /// Reads the Cluster of an object that is being deleted, if the cache does not have it: nothing is removed while the Cluster is paused, and a
+    /// watch that is behind must not hide the pause.
     pub async fn missing_cluster(
         &self,
         management: &Management,
@@ -92,7 +92,7 @@ impl Owners {
     }
 }
 
-/// The Cluster as the API server has it now: for what cannot be undone, a cache may be behind. Roles have no right to get one.
+/// Reads the Cluster from the API server. A cache may be behind, which does not suit irreversible actions. Roles have no right to get a Cluster.
 pub async fn cluster_now(management: &Management, namespace: &str, name: &str) -> Result<Option<Cluster>, ApiError> {
     match management.cluster.find::<Cluster>(namespace, name).await {
         Err(ApiError::NotServed(why)) if is_cluster_api_gone(&management.cluster.groups().await?) => {
@@ -103,15 +103,15 @@ pub async fn cluster_now(management: &Management, namespace: &str, name: &str) -
     }
 }
 
-/// Whether no version of Cluster API is installed, if these are the groups of kinds that are served. With its definitions go all Clusters, and
-/// with a Cluster goes its pause: what is being deleted is released as if the Cluster had been deleted. That the one version that CAPW reads is not
-/// served proves nothing, because the Cluster may be there in another one, paused.
+/// Whether no version of Cluster API is installed, given the API groups that are served. All Clusters are deleted with its definitions, and the
+/// pause with its Cluster: objects that are being deleted are released as if the Cluster had been deleted. That the version that CAPW reads is not
+/// served proves nothing, because a paused Cluster may exist in another version.
 fn is_cluster_api_gone(groups: &[String]) -> bool {
     lists_providers(groups) && !groups.iter().any(|group| group == capi::GROUP)
 }
 
-/// Whether this list of groups has kinds of providers, as CAPW's own: only then it proves that another kind is not served. A page in the place of an
-/// answer does not.
+/// Whether this list of groups contains groups of providers, like CAPW's own. Only such a list proves that another kind is not served. A web page
+/// instead of an answer does not.
 pub fn lists_providers(groups: &[String]) -> bool {
     let of_providers = format!(".{}", capi::GROUP);
     groups.iter().any(|group| group.ends_with(&of_providers))
@@ -129,7 +129,7 @@ mod tests {
     use crate::kube_api::workload::Workload;
     use crate::testing::{groups, holding, read, shared};
 
-    /// An object of that name with another UID was recreated: what it asks for is not for the machine of the first.
+    /// A recreated object with that name has another UID: its request is not for the machine of the first object.
     #[tokio::test]
     async fn an_owner_is_the_object_that_a_reference_names() {
         let refers = |kind: &str, group: &str, uid: &str| json!([{"apiVersion": format!("{group}/v1beta2"), "kind": kind, "name": "m", "uid": uid, "controller": true}]);
@@ -155,7 +155,7 @@ mod tests {
         for (cluster, uid, expected) in [("c1", "w", true), ("c1", "another", false), ("another", "w", false)] {
             assert_eq!(is_found(owners.of_config(&config(cluster, uid))), expected, "{cluster} {uid}");
         }
-        // Its Node may be there: whether it is, is not known yet.
+        // Its Node may exist: that is not known yet.
         for (provisioned, expected) in [(false, true), (true, false)] {
             let mut standalone = machine(Value::Null, json!({"initialization": {"provisioned": provisioned}}));
             standalone.metadata.labels = None;
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(queries, ["&fieldSelector=metadata.name%3Dc1"; 4], "another Cluster is not read; one that stays asks for nothing");
     }
 
-    /// Its pool would label that Node, and count it.
+    /// Otherwise its pool would label that Node and count it.
     #[tokio::test]
     async fn a_copy_of_a_machine_does_not_have_the_node_of_the_original() {
         let joins = "secret/there/value";
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Before anything is removed for it, the list of groups must say so too.
+    /// Before anything is removed, the list of groups must confirm it too.
     #[tokio::test]
     async fn a_page_alone_does_not_prove_that_cluster_api_was_uninstalled() {
         const CLUSTERS: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/clusters";
@@ -222,14 +222,14 @@ mod tests {
         for (exchanges, expected) in [
             (vec![page(), groups(&["apps", ours])], Ok(())),
             (vec![page(), groups(&["apps", "controlplane.cluster.x-k8s.io"])], Ok(())),
-            // In another version, where it may be paused.
+            // The Cluster may exist in another version and be paused.
             (vec![page(), groups(&["apps", ours, "cluster.x-k8s.io"])], Err("not_served")),
             // Definitions are not served yet.
             (vec![page(), groups(&["apps"])], Err("not_served")),
             (vec![page(), groups(&[])], Err("not_served")),
             (vec![page(), refuse("GET /apis", 404, "Failed to parse error data")], Err("not_served")),
             (vec![page(), refuse("GET /apis", 503, "ServiceUnavailable")], Err("unreachable")),
-            // An answer about an object.
+            // The answer is about an object.
             (vec![refuse(CLUSTERS, 404, "NotFound")], Err("not_found")),
         ] {
             let (all, _script) = shared(Caches::empty(), 1, exchanges);

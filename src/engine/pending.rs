@@ -1,5 +1,5 @@
-//! Requests for certificates that are still to be decided. Each is handled again until it is approved, denied or gone, whatever was found the last
-//! time: an address may be reported later, a Node that is in the way may go. The watch shows it only once.
+//! Certificate requests that are not decided yet. Each is handled again until it is approved, denied or deleted, whatever the last result was: an
+//! address may be reported later, a Node in the way may be deleted. The watch reports a request only once.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -20,37 +20,37 @@ use crate::kinds::bootstrap_config::decide::csr::is_decided;
 use crate::kube_api::csr;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// Requests of one workload cluster and signer that are handled at the same time.
+/// The most requests of one workload cluster and signer that are handled at the same time.
 const AT_ONCE: usize = 8;
-/// Between two tries to handle a request; the first ones come sooner.
+/// The longest delay between two attempts to handle a request; the first delays are shorter.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// What has become of a request.
+/// The result of handling a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
-    /// It is decided, or gone.
+    /// The request is decided or deleted.
     Done,
-    /// It is not what it has to be. That may change.
+    /// The request does not match its machine. That may change.
     Refused,
-    /// Of no machine that is known.
+    /// The request belongs to no known machine.
     Foreign,
     /// The owner of its machine is not known yet, e.g. because the Nodes of the cluster are still being listed.
     Unseen,
     Failed,
 }
 
-/// What a watch has shown.
+/// The change that a watch event reports.
 #[derive(Debug)]
 pub enum Shown {
     /// A listing is not complete yet.
     Nothing,
-    /// All that there are.
+    /// All requests that exist.
     All(Vec<CertificateSigningRequest>),
     One(CertificateSigningRequest),
     Gone(CertificateSigningRequest),
 }
 
-/// The requests that are there, by UID.
+/// The existing requests, by UID.
 #[derive(Default)]
 pub struct Pending {
     works: HashMap<String, Work>,
@@ -59,11 +59,11 @@ pub struct Pending {
 
 struct Work {
     request: CertificateSigningRequest,
-    /// Tries in a row after which it was not judged.
+    /// The attempts in a row that ended without a judgement.
     tries: u32,
     next: Instant,
     is_running: bool,
-    /// The last time.
+    /// The result of the last attempt.
     handled: Option<Handled>,
 }
 
@@ -78,7 +78,7 @@ impl Work {
 }
 
 impl Pending {
-    /// Takes in an event of the watch. What it shows has to be learned before anything is due.
+    /// Stores an event of the watch. The returned change must be learned before a request is due.
     pub fn note(&mut self, event: Event<CertificateSigningRequest>, now: Instant) -> Shown {
         match event {
             Event::Init => self.begun.clear(),
@@ -111,7 +111,7 @@ impl Pending {
         }
     }
 
-    /// Requests that are to be handled now, at most so many. From one requester comes one at a time.
+    /// Returns the requests to handle now, at most `most`. From one requester comes one at a time.
     pub fn due(&mut self, now: Instant, most: usize) -> Vec<CertificateSigningRequest> {
         let mut requesters = HashSet::new();
         let due = self.free().into_iter().filter(|work| work.next <= now && requesters.insert(work.requester()));
@@ -124,12 +124,13 @@ impl Pending {
         due
     }
 
-    /// When the next one is due.
+    /// Returns when the next request is due.
     pub fn next(&self) -> Option<Instant> {
         self.free().into_iter().map(|work| work.next).min()
     }
 
-    /// Those that may be handled, the oldest first: it says which key is the machine's. So the younger ones of a requester wait until it is judged.
+    /// Returns the requests that may be handled, the oldest first, because it decides which key is the machine's. Younger requests of a requester
+    /// wait until it is judged.
     fn free(&self) -> Vec<&Work> {
         let mut all: Vec<&Work> = self.works.values().collect();
         all.sort_by_cached_key(|work| (work.request.creation_timestamp(), work.request.name_any()));
@@ -144,7 +145,7 @@ impl Pending {
         all
     }
 
-    /// Notes what has become of a request.
+    /// Stores the result of handling a request.
     pub fn settle(&mut self, uid: &str, handled: Handled, now: Instant) {
         if handled == Handled::Done {
             self.works.remove(uid);
@@ -154,14 +155,14 @@ impl Pending {
         work.tries = if work.is_judged() { 0 } else { work.tries.saturating_add(1) };
         let soon = Duration::from_secs(1 << work.tries.saturating_sub(1).min(5)).min(LONGEST_WAIT);
         work.next = match work.is_judged() {
-            // It was decided meanwhile.
+            // The request was decided while it was handled.
             _ if is_decided(&work.request) => now,
             true => now + LONGEST_WAIT,
             false => now + soon,
         };
     }
 
-    /// Since when the oldest request of one of our machines is there.
+    /// Returns when the oldest request of one of our machines was created.
     pub fn oldest(&self) -> Option<Timestamp> {
         let is_ours = |work: &&Work| matches!(work.handled, Some(Handled::Refused | Handled::Unseen | Handled::Failed));
         self.works.values().filter(is_ours).filter_map(|work| work.request.creation_timestamp()).map(|created| created.0).min()
@@ -180,19 +181,19 @@ pub struct Place {
     pub workload: Workload,
 }
 
-/// What is done with the requests for one signer.
+/// How the requests for one signer are handled.
 pub trait Signer: Clone + Send + Sync + 'static {
     const NAME: &'static str;
-    /// For the log.
+    /// The name of the requests in the log.
     const WHAT: &'static str;
-    /// What is known of the requests of a cluster.
+    /// The known facts about the requests of a cluster.
     type Known: Default;
 
     fn followed(&self) -> &Followed<Self::Known>;
 
     fn place(&self) -> &Place;
 
-    /// Remembers what requests say, before any of them is handled.
+    /// Stores what requests reveal, before any of them is handled.
     fn learn(&self, shown: Shown);
 
     fn handle(&self, request: &CertificateSigningRequest) -> impl Future<Output = Result<Handled, WorkloadError>> + Send;
@@ -204,10 +205,10 @@ pub async fn follow<S: Signer>(signer: S) {
     handle_all(signer, events).await;
 }
 
-/// Handles what a watch shows. No request waits for another one's answer.
+/// Handles the events of a watch. No request waits for the answer to another one.
 pub async fn handle_all<S: Signer>(signer: S, events: impl Stream<Item = Result<Event<CertificateSigningRequest>, WorkloadError>> + Send) {
     let (mut events, mut pending) = (std::pin::pin!(events), Pending::default());
-    // They end with this task.
+    // The running tasks end with this task.
     let mut running = JoinSet::new();
     loop {
         for request in pending.due(Instant::now(), AT_ONCE - running.len()) {
@@ -238,7 +239,7 @@ async fn handle<S: Signer>(signer: S, request: CertificateSigningRequest) -> (St
             failed(&signer, &error).await;
             Handled::Failed
         }
-        // A defect in CAPW; the text is in the log.
+        // A defect in CAPW; the panic message is in the log.
         Err(_) => Handled::Failed,
     };
     (uid(&request), handled)
@@ -257,7 +258,7 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    /// One that a requester made at that second.
+    /// A request that a requester created at that second.
     fn request(name: &str, requester: &str, second: u8) -> CertificateSigningRequest {
         read(json!({"metadata": {"name": name, "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
             "spec": {"request": "", "signerName": "s", "username": requester}}))

@@ -1,6 +1,6 @@
-//! Which providers a process is.
+//! The providers that a process runs.
 
-/// Which providers this process is; three Deployments may share the work.
+/// The providers that this process runs; three Deployments may share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     pub infrastructure: bool,

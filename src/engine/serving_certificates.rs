@@ -1,6 +1,6 @@
-//! Approves the certificates with which kubelets of ours serve logs, exec and metrics, if machines ask the cluster's authority for
-//! them. One watch per workload cluster, from the first such machine on. The rule is
-//! [`crate::kinds::bootstrap_config::decide::csr::serving`]. A request costs one read of its Node.
+//! Approves the serving certificates of our kubelets (for logs, exec and metrics), if machines request them from the cluster's authority. There is
+//! one watch per workload cluster, from the first such machine on. The rule is [`crate::kinds::bootstrap_config::decide::csr::serving`]. A request
+//! costs one read of its Node.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::kinds::bootstrap_config::decide::csr::{Verdict, is_decided};
 use crate::kube_api::csr;
 use crate::kube_api::workload::WorkloadError;
 
-/// The watches, and the names of requests that were refused, so that each is told once.
+/// The watches, and the names of refused requests, so that each is reported once.
 pub type ServingCertificates = Followed<HashSet<String>>;
 
-/// The requests of the nodes of one workload cluster.
+/// The serving certificate requests of the nodes of one workload cluster.
 #[derive(Clone)]
 pub(super) struct Serves(pub Place);
 
@@ -69,7 +69,7 @@ impl Signer for Serves {
             }
             Verdict::Ignore => Ok(Handled::Foreign),
             Verdict::Refuse(why) => {
-                // Told once, and judged again: an address may be reported later.
+                // Reported once, and judged again: an address may be reported later.
                 if self.followed().note(cluster, |refused| refused.insert(request.name_any())) {
                     let note = format!("serving certificate request {} was left alone: {why}", request.name_any());
                     tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
@@ -87,14 +87,14 @@ fn machines_of(context: &WatchContext, cluster: &ClusterRef) -> Vec<Arc<WindowsM
     machines
 }
 
-/// The machine of that node.
+/// Returns the machine of that node.
 fn machine_of(context: &WatchContext, cluster: &ClusterRef, node: &str) -> Option<Arc<WindowsMachine>> {
     let has_name = |machine: &WindowsMachine| host_name(machine).is_ok_and(|name| name.as_str() == node);
     let is_it = |machine: &Arc<WindowsMachine>| has_name(machine) && context.caches.node_of(machine).is_some();
     machines_of(context, cluster).into_iter().find(is_it)
 }
 
-/// What a machine may ask for; `None`: it is not known yet who asks for it.
+/// Returns what a machine may request; `None` while its owner is unknown.
 fn expected(context: &WatchContext, cluster: &ClusterRef, machine: &WindowsMachine) -> Option<ExpectedServing> {
     context.owners.of_machine(machine).request()?;
     let machines = machines_of(context, cluster);

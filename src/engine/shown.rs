@@ -1,4 +1,4 @@
-//! What one watch of a workload cluster has shown.
+//! The objects that one watch of a workload cluster has reported.
 
 use std::collections::BTreeMap;
 
@@ -12,40 +12,40 @@ use crate::components::{facts, needed};
 use crate::kube_api::linux_side::{is_unserved, trimmed};
 use crate::kube_api::workload::WorkloadError;
 
-/// By namespace and name.
+/// Objects by namespace and name.
 type Objects = BTreeMap<(Option<String>, String), Known>;
 
-/// What is known of an object.
+/// The known facts about an object.
 #[derive(Clone)]
 struct Known {
     facts: Box<str>,
-    /// What is read of it, in JSON. As a value it would take several times as much, and there are thousands.
+    /// The part of the object that is read, in JSON. Thousands of parsed values would take several times as much memory.
     text: Box<str>,
 }
 
-/// What there is, as far as the watch works.
+/// The existing objects, while the watch works.
 #[derive(Default)]
 pub struct Shown {
-    /// `None` before the first complete listing, and of a kind that is not served.
+    /// `None` before the first complete listing, and for a kind that is not served.
     listed: Option<Objects>,
     /// A listing that is not complete yet.
     begun: Objects,
-    /// Whether this is what there is.
+    /// Whether the list is up to date.
     is_current: bool,
-    /// Why the credentials may not watch it.
+    /// Why the credentials may not watch the kind.
     refused: Option<WorkloadError>,
 }
 
 impl Shown {
-    /// `None`: it is not known what there is. The inner `None`: the kind is not served. An error: the credentials may not watch it.
+    /// Returns the objects. `None`: they are unknown. The inner `None`: the kind is not served. An error: the credentials may not watch the kind.
     pub fn objects(&self) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
         let object = |known: &Known| serde_json::from_str(&known.text).ok();
         let objects = || self.listed.as_ref().map(|listed| listed.values().filter_map(object).collect());
         self.refused.clone().map_or_else(|| Ok(self.is_current.then(objects)), Err)
     }
 
-    /// Takes in an event. True: what was read before may be out of date. That is so after the first listing too, because the last pass may have
-    /// read before the watch began.
+    /// Stores an event. Returns `true` if an earlier read may be out of date. That is so after the first listing too, because the last pass may
+    /// have read before the watch began.
     pub fn note(&mut self, of: &Listing, event: Event<DynamicObject>) -> bool {
         let read = |object: DynamicObject| {
             let (name, facts) = ((object.namespace(), object.name_any()), facts(of.kind, &object.metadata));
@@ -72,8 +72,8 @@ impl Shown {
         false
     }
 
-    /// The watch has failed: what it has shown may be out of date, unless the kind is not served. True: what was read before is, or there is something
-    /// to say.
+    /// Records that the watch failed: its objects may be out of date, unless the kind is not served. Returns `true` if an earlier read is out of
+    /// date, or if the error must be reported.
     pub fn fail(&mut self, error: &WorkloadError) -> bool {
         self.is_current = is_unserved(error);
         if matches!(error, WorkloadError::Forbidden { .. }) {
@@ -86,7 +86,7 @@ impl Shown {
         self.refused.is_some()
     }
 
-    /// The credentials may watch it by now.
+    /// Records that the credentials may watch the kind now.
     pub fn allow(&mut self) {
         self.refused = None;
     }
@@ -106,7 +106,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": name, "generation": generation}, "status": {"ready": generation}})).unwrap()
     }
 
-    /// A complete listing. True: one of its events is news.
+    /// Sends a complete listing. Returns `true` if one of its events is a change.
     fn list(shown: &mut Shown) -> bool {
         [Event::Init, Event::InitApply(object("a", 1)), Event::InitDone].map(|event| shown.note(&SETS, event)).contains(&true)
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((&found[0]["kind"], &found[0]["apiVersion"], &found[0]["status"]["ready"]), (&json!("DaemonSet"), &json!("apps/v1"), &json!(7)));
     }
 
-    /// What an object takes beside its texts: places in a map and in the heap.
+    /// The size of an object besides its texts: entries in a map and on the heap.
     const OBJECT: usize = 256;
     const MOST: usize = 6 << 20;
 

@@ -1,4 +1,4 @@
-//! What triggers a pass beside a change of the object itself: helpers for the triggers of each kind, and requests between controllers.
+//! The triggers of a pass besides a change of the object itself: helpers for the triggers of each kind, and requests between controllers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::api::pool::WindowsNodePool;
 use crate::domain::identity::INFRASTRUCTURE;
 use crate::kube_api::cluster::Kind;
 
-/// Objects of one kind that need a pass.
+/// The objects of one kind that need a pass.
 pub type Triggers<K> = Vec<BoxStream<'static, ObjectRef<K>>>;
 
-/// Requested passes of one kind.
+/// The requested passes of one kind.
 pub type Receiver<K> = UnboundedReceiver<ObjectRef<K>>;
 
 /// Requests for a pass, from one controller to another: a VM has changed, a certificate was issued.
@@ -38,7 +38,7 @@ pub struct Requests {
     windows_clusters: UnboundedSender<ObjectRef<WindowsCluster>>,
 }
 
-/// The other ends of [`Requests`].
+/// The receiving ends of [`Requests`].
 pub struct Requested {
     pub machines: Receiver<WindowsMachine>,
     pub configs: Receiver<WindowsBootstrapConfig>,
@@ -56,7 +56,7 @@ impl Requests {
         (Self { machines, configs, pools, windows_clusters }, requested)
     }
 
-    // A controller that has ended, or that another process runs, needs none.
+    // A controller that has ended, or that another process runs, needs no request.
     pub fn machine(&self, object: &WindowsMachine) {
         let _ = self.machines.unbounded_send(ObjectRef::from_obj(object));
     }
@@ -71,7 +71,7 @@ impl Requests {
     pub fn windows_cluster(&self, object: ObjectRef<WindowsCluster>) {
         let _ = self.windows_clusters.unbounded_send(object);
     }
-    /// Every object that uses the cluster.
+    /// Requests a pass of every object that uses the cluster.
     pub fn all_of(&self, caches: &Caches, cluster: &ClusterRef) {
         let namespace = &cluster.namespace;
         let is_its = |of: Option<ClusterRef>| of.as_ref() == Some(cluster);
@@ -90,24 +90,24 @@ impl Requests {
     }
 }
 
-/// The owner of that kind of ours.
+/// Returns the owner of that kind, if the kind is ours.
 pub fn of_owner<K: Kind>(object: &impl Resource, kind: &str) -> Vec<ObjectRef<K>> {
     let owner = capi::owner(object.meta().owner_references.as_ref(), INFRASTRUCTURE, kind);
     owner.map(|owner| ObjectRef::new(&owner.name).within(&namespace(object))).into_iter().collect()
 }
 
-/// Every object of the cache in a namespace.
+/// Returns every object of the cache in a namespace.
 pub fn all_of<K: Kind>(cache: &Cache<K>, namespace: &str) -> Vec<ObjectRef<K>> {
     cache.all(namespace).iter().map(|object| ObjectRef::from_obj(&**object)).collect()
 }
 
-/// For [`concerned`]: the spec has changed, or it is another object.
+/// The facts for [`concerned`] that change with the spec or when the object is recreated.
 pub fn generation(meta: &ObjectMeta) -> String {
     format!("{:?} {:?}", meta.uid, meta.generation)
 }
 
-/// The objects that a change concerns, if the facts that they depend on have changed, or the object is gone: most changes of a Cluster do
-/// not concern its thousand machines.
+/// Returns the objects that a change concerns, if the facts that they depend on have changed or the object was deleted. Most changes of a Cluster
+/// do not concern its thousand machines.
 pub fn concerned<K: Kind, T: Kind>(
     caches: &Arc<Caches>,
     cache: &Cache<K>,
@@ -133,8 +133,8 @@ impl<K: Kind> Default for Seen<K> {
 }
 
 impl<K: Kind> Seen<K> {
-    /// Whether the object is gone or its facts have changed. The watch writes the cache before it tells of a change, so an object that the
-    /// cache does not hold is gone; another one of its name may be there already.
+    /// Whether the object was deleted or its facts have changed. The watch writes the cache before it reports a change, so an object that the cache
+    /// does not hold was deleted; a new object with its name may exist already.
     fn is_news(&mut self, cache: &Store<K>, object: &K, facts: String) -> bool {
         let key = ObjectRef::from_obj(object);
         if cache.get(&key).is_none_or(|held| held.uid() != object.uid()) {
@@ -160,7 +160,7 @@ pub fn of_cluster<K: Kind>(objects: &[Arc<K>], cluster: &Cluster) -> Vec<ObjectR
     objects.iter().filter(|o| capi::cluster_name(o.meta().labels.as_ref()) == Some(&name)).map(|o| ObjectRef::from_obj(&**o)).collect()
 }
 
-/// The object of that kind that a reference beside `from` names.
+/// Returns the object of that kind that a reference names, in the namespace of `from`.
 pub fn named<K: Kind>(reference: Option<&Reference>, kind: &str, from: &impl ResourceExt) -> Vec<ObjectRef<K>> {
     let found = reference.filter(|r| r.kind == kind);
     found.map(|r| ObjectRef::new(&r.name).within(&from.namespace().unwrap_or_default())).into_iter().collect()
@@ -181,14 +181,14 @@ mod tests {
     fn an_object_that_goes_is_news_and_so_is_the_next_one_of_its_name() {
         let cluster = |uid: &str| json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab", "uid": uid}, "spec": {}});
         let mut seen = Seen::<Cluster>::default();
-        // What the watch tells of, what the cache holds by then, whether it is news, and how many objects are remembered.
+        // The object that the watch reports, the cached object at that time, whether it is a change, and how many objects are remembered.
         for (told, held, is_news, remembered) in [
             ("a", Some("a"), true, 1),
             ("a", Some("a"), false, 1),
             ("a", None, true, 0),
             ("b", Some("b"), true, 1),
             ("b", Some("b"), false, 1),
-            // The watch is ahead: it has written the next one already.
+            // The watch is ahead: it has cached the next object already.
             ("b", Some("c"), true, 0),
             ("c", Some("c"), true, 1),
         ] {

@@ -1,6 +1,6 @@
-//! Objects that do not have the shape of their kind: the schema let them in, or another version of it did. Such an object says so
-//! itself, and gets no pass until it can be read again, since what the cache knows of it is old. It is there all the same: what counts objects, or
-//! lets go of what they need, counts it too.
+//! Objects that do not match their kind, because the schema, or another version of it, accepted them. Such an object reports its fault in its
+//! status. It gets no pass until it can be read again, since its cached state is old. It still exists: code that counts objects, or releases what
+//! they need, counts it too.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use crate::api::name::ObjectKey;
 use crate::kube_api::cluster::Kind;
 use crate::kube_api::error::ApiError;
 
-/// Of its own, so that the fields of the controller's status stay.
+/// A field manager of its own, so that the fields of the controller's status stay.
 const MANAGER: &str = "capw-unreadable";
-/// After an answer that failed.
+/// The delay after a failed report.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
-/// Reports at the same time.
+/// The most reports that are sent at the same time.
 const AT_ONCE: usize = 8;
 
-/// The objects of one kind that cannot be read. Clones share it.
+/// The unreadable objects of one kind. Clones share the list.
 #[derive(Clone, Default)]
 pub struct Unreadable(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
     objects: HashMap<ObjectKey, ObjectMeta>,
-    /// Those that a new listing has not shown as such yet.
+    /// The objects that a new listing has not reported as unreadable yet.
     unlisted: HashSet<ObjectKey>,
     followers: Vec<UnboundedSender<ObjectKey>>,
 }
@@ -49,18 +49,18 @@ impl Unreadable {
         known.objects.insert(key, ObjectMeta { managed_fields: None, ..object });
     }
 
-    /// The store has it, or it is gone.
+    /// Removes an object that the store has, or that was deleted.
     pub(super) fn settled(&self, object: &ObjectKey) {
         self.0.lock().objects.remove(object);
     }
 
-    /// All are listed again: until that is done, those that were known stay.
+    /// Starts a new listing: the known objects stay until it is complete.
     pub(super) fn listing(&self) {
         let mut known = self.0.lock();
         known.unlisted = known.objects.keys().cloned().collect();
     }
 
-    /// What the listing has not shown as unreadable is in the store, or gone.
+    /// Ends a listing: objects that it did not report as unreadable are in the store, or deleted.
     pub(super) fn listed(&self) {
         let known = &mut *self.0.lock();
         for gone in known.unlisted.drain() {
@@ -72,12 +72,12 @@ impl Unreadable {
         self.0.lock().objects.contains_key(object)
     }
 
-    /// Their metadata.
+    /// Returns the metadata of all unreadable objects.
     pub(super) fn all(&self) -> Vec<ObjectMeta> {
         self.0.lock().objects.values().cloned().collect()
     }
 
-    /// Those that are known now, then each that is found or changed.
+    /// Streams the objects that are known now, then each that is found or changed.
     fn follow(&self) -> impl Stream<Item = ObjectKey> + use<> {
         let (sender, receiver) = unbounded();
         let mut known = self.0.lock();
@@ -89,7 +89,7 @@ impl Unreadable {
     }
 }
 
-/// Lets every object of a kind with conditions that cannot be read say so, until `stop`.
+/// Reports the fault in the status of every unreadable object of a kind with conditions, until `stop`.
 pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, selection: &Selection, stop: impl Future<Output = ()>) {
     let (unreadable, turns, waiting) = (watch.unreadable(), Semaphore::new(AT_ONCE), Mutex::new(HashSet::new()));
     let told = unreadable.follow().take_until(stop).for_each_concurrent(None, |object| {
@@ -102,7 +102,7 @@ pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, sele
             };
             while let Err(error) = in_turn().await {
                 tracing::warn!(kind = %K::kind(&()), namespace = object.namespace, name = object.name, %error, "failed to report an unreadable object");
-                // It is tried again already, because it was found before.
+                // An earlier event of the same object is already being retried.
                 if !waiting().insert(object.clone()) {
                     break;
                 }
@@ -134,7 +134,7 @@ async fn report<K: Kind>(management: &Management, key: &ObjectKey, selection: &S
     Ok(())
 }
 
-/// What is wrong with the object, with the path of the field; `None`: it can be read by now.
+/// Returns the fault of the object with the path of the field; `None` if it can be read now.
 fn fault<K: Kind>(raw: &Value) -> Option<String> {
     let error = serde_path_to_error::deserialize::<_, K>(raw).err()?;
     Some(format!(
@@ -144,7 +144,7 @@ fn fault<K: Kind>(raw: &Value) -> Option<String> {
     ))
 }
 
-/// Ready, and Available where the kind has that condition.
+/// Sets Ready, and Available where the object has that condition.
 fn said(current: &[Condition], why: &str) -> Vec<Desired> {
     let available = condition::find(current, ConditionType::Available).map(|_| ConditionType::Available);
     [ConditionType::Ready].into_iter().chain(available).map(|type_| Desired::no(type_, Reason::InvalidSpec, why)).collect()

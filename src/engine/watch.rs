@@ -1,8 +1,8 @@
 //! One watch and one cache per kind, shared by all controllers.
 //!
-//! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
-//! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind does not stop
-//! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last, whether it is changed or listed again.
+//! Each watch has its own back-off, and its errors end here, counted and logged: merged into a controller, the error of one watch would pause all
+//! of them (`docs/design/faults.md#watches`). An object that does not match its kind does not stop the watch: it is [`Unreadable`], and the cache
+//! keeps its last readable version, whether the object is changed or listed again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::kube_api::guarded::Guarded;
 use crate::kube_api::watches;
 use crate::telemetry::{Metrics, Readiness};
 
-/// Which objects this process works on.
+/// The objects that this process works on.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     pub namespaces: Namespaces,
@@ -46,7 +46,7 @@ impl Selection {
         self.watch_filter.is_none() || self.watch_filter.as_ref() == label
     }
 
-    /// The same without the filter, for kinds whose objects carry no such label.
+    /// Returns the selection without the filter, for kinds whose objects do not carry the label.
     pub fn unfiltered(&self) -> Self {
         Self { watch_filter: None, ..self.clone() }
     }
@@ -59,7 +59,7 @@ impl Selection {
     }
 }
 
-/// What every watch needs.
+/// The settings and shared parts that every watch needs.
 #[derive(Clone)]
 pub struct Watching {
     pub client: Client,
@@ -70,7 +70,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// What happens to the objects of a kind that are selected: one request that stays open, or one per namespace.
+    /// Streams the events of the selected objects of a kind: one request that stays open, or one per namespace.
     fn events<K: Kind>(&self) -> BoxStream<'static, watcher::Result<watcher::Event<Guarded<K>>>> {
         let watch = |api: Api<Guarded<K>>| watcher(api, self.selection.config()).default_backoff().boxed();
         match &self.selection.namespaces {
@@ -93,7 +93,7 @@ pub struct Watch<K: Kind> {
 type Subscribers<K> = Arc<Mutex<Vec<mpsc::UnboundedSender<Arc<K>>>>>;
 
 impl<K: Kind> Watch<K> {
-    /// Starts watching; it goes on until `watching.stop`.
+    /// Starts the watch, which runs until `watching.stop`.
     pub fn start(watching: &Watching) -> Self {
         Self::over(watching, watching.events())
     }
@@ -120,7 +120,7 @@ impl<K: Kind> Watch<K> {
         Self::holding(Vec::new())
     }
 
-    /// The same, with these objects.
+    /// A cache with these objects that never changes.
     pub(crate) fn holding(objects: Vec<K>) -> Self {
         let (store, mut writer) = reflector::store::<K>();
         writer.apply_watcher_event(&watcher::Event::Init);
@@ -131,7 +131,7 @@ impl<K: Kind> Watch<K> {
         Self { store, subscribers: Subscribers::default(), unreadable: Unreadable::default() }
     }
 
-    /// The same, with objects some of which cannot be read.
+    /// A cache that never changes, with objects some of which cannot be read.
     #[cfg(test)]
     pub(crate) fn holding_unreadable(objects: Vec<Guarded<K>>) -> Self {
         let mut readable = Vec::new();
@@ -162,18 +162,18 @@ impl<K: Kind> Watch<K> {
         watch
     }
 
-    /// The cache. Empty until [`Watch::ready`].
+    /// The cache, which is empty until [`Watch::ready`].
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// The objects that are not what their kind says.
+    /// The objects that do not match their kind.
     pub fn unreadable(&self) -> Unreadable {
         self.unreadable.clone()
     }
 
-    /// The metadata of the objects that could never be read: the cache does not hold them. Look here before there, since one that can be read by now
-    /// goes from here to there.
+    /// Returns the metadata of the objects that could never be read: the cache does not hold them. Call this before reading the cache, since an
+    /// object that becomes readable moves from here to the cache.
     pub fn never_read(&self) -> Vec<ObjectMeta> {
         let mut all = self.unreadable.all();
         all.retain(|meta| last(&self.store, meta).is_none());
@@ -182,11 +182,11 @@ impl<K: Kind> Watch<K> {
 
     /// Returns when the cache holds everything that existed at the start.
     pub async fn ready(&self) {
-        // The writer lives as long as the process; if its task has ended, so will this one soon.
+        // The writer lives as long as the process; if its task has ended, this task ends soon too.
         let _ = self.store.wait_until_ready().await;
     }
 
-    /// Every object that is there now, then each that is made, changed or deleted. Unbounded: what listens must be quick.
+    /// Streams every object that exists now, then each that is created, changed or deleted. The queue is unbounded: subscribers must be quick.
     pub fn subscribe(&self) -> impl Stream<Item = Arc<K>> + Send + use<K> {
         let (sender, receiver) = mpsc::unbounded();
         let mut subscribers = self.subscribers.lock();
@@ -197,7 +197,7 @@ impl<K: Kind> Watch<K> {
         receiver
     }
 
-    /// As [`Watch::subscribe`], mapped to the objects of another kind that must be looked at.
+    /// As [`Watch::subscribe`], mapped to the objects of another kind that need a pass.
     pub fn map<T: Kind, I>(&self, map: impl Fn(&K) -> I + Send + 'static) -> futures::stream::BoxStream<'static, ObjectRef<T>>
     where
         I: IntoIterator<Item = ObjectRef<T>> + Send + 'static,
@@ -207,15 +207,15 @@ impl<K: Kind> Watch<K> {
     }
 }
 
-/// Time between two looks whether a kind is installed by now.
+/// The time between two checks whether a kind is installed.
 const INSTALLED: Duration = Duration::from_secs(15);
 
-/// Whether the API server serves the kind; asks until it answers.
+/// Whether the API server serves the kind; retries until the API server answers.
 async fn is_served<K: Kind>(client: &Client) -> bool {
     loop {
         match client.list_api_group_resources(&K::api_version(&())).await {
             Ok(found) => return found.resources.iter().any(|r| r.name == K::plural(&())),
-            // The answer for a group that is not served is no Status: only its code is sure.
+            // The answer for a group that is not served is no Status: only its code is reliable.
             Err(kube::Error::Api(status)) if status.code == 404 => return false,
             Err(error) => {
                 tracing::debug!(kind = %K::kind(&()), %error, "whether the kind is installed is asked again");
@@ -260,7 +260,7 @@ impl<K: Kind> Sink<K> {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
         let event = match event {
             Apply(object) => self.read(object).ok().map(Apply),
-            // What a listing does not have counts as gone.
+            // An object that is missing from a listing counts as deleted.
             InitApply(object) => self.read(object).or_else(|meta| last(&self.store, &meta).ok_or(meta)).ok().map(InitApply),
             Delete(object) => self.deleted(object).map(Delete),
             Init => {
@@ -274,13 +274,13 @@ impl<K: Kind> Sink<K> {
         let complete = matches!(event, InitDone);
         let before = if complete { self.store.state() } else { Vec::new() };
         self.writer.apply_watcher_event(&event);
-        // What can be read again is in the store before it stops being unreadable: it is never in neither.
+        // A readable object is in the store before it is removed from the unreadable ones, so it is always in one of the two.
         let touched: Vec<Arc<K>> = match event {
             Apply(object) | Delete(object) => {
                 self.unreadable.settled(&ObjectKey::of(object.meta()));
                 vec![Arc::new(object)]
             }
-            // A new listing: what is there now, and what vanished while the watch was down.
+            // A new listing: the objects that exist now, and those that were deleted while the watch was down.
             InitDone => {
                 self.unreadable.listed();
                 let gone = before.into_iter().filter(|old| self.store.get(&ObjectRef::from_obj(&**old)).is_none());
@@ -295,7 +295,7 @@ impl<K: Kind> Sink<K> {
         }
     }
 
-    /// The object, or the metadata of one that cannot be read.
+    /// Returns the object, or the metadata of an unreadable one.
     fn read(&self, object: Guarded<K>) -> Result<K, Box<ObjectMeta>> {
         match object.0 {
             Ok(mut object) => {
@@ -329,7 +329,7 @@ impl<K: Kind> Sink<K> {
     }
 }
 
-/// An object as it was when it could be read last.
+/// Returns the last readable version of an object.
 fn last<K: Kind>(store: &Store<K>, meta: &ObjectMeta) -> Option<K> {
     let key = ObjectKey::of(meta);
     let known = store.get(&ObjectRef::new(&key.name).within(&key.namespace))?;

@@ -1,15 +1,15 @@
-//! The task of a watch of a workload cluster, which runs for as long as the kubeconfig does not change.
+//! The task of a watch of a workload cluster, which runs while the kubeconfig does not change.
 
 use tokio::task::AbortHandle;
 
 use crate::kube_api::workload::Workload;
 
-/// The task; it ends when this is dropped.
+/// The task, which ends when this value is dropped.
 #[derive(Default)]
 pub struct WatchTask(Option<Running>);
 
 struct Running {
-    /// Of the kubeconfig that it uses.
+    /// The fingerprint of the kubeconfig that the task uses.
     fingerprint: String,
     task: AbortHandle,
 }
@@ -29,12 +29,12 @@ impl WatchTask {
         self.is_running() && self.0.as_ref().is_some_and(|running| running.fingerprint == workload.fingerprint)
     }
 
-    /// Starts it unless it runs with this kubeconfig; one that runs with another kubeconfig ends.
+    /// Starts the task, unless it runs with this kubeconfig. A task with another kubeconfig ends.
     pub fn start(&mut self, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         if self.is_running_with(workload) {
             return;
         }
-        // The old one ends before the new one begins.
+        // The old task ends before the new one begins.
         self.0 = None;
         self.0 = Some(Running { fingerprint: workload.fingerprint.clone(), task: spawn(workload.clone()) });
     }

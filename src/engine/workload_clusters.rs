@@ -27,7 +27,7 @@ use crate::kube_api::join_rights;
 use crate::kube_api::linux_side::Watched;
 use crate::kube_api::workload::{Workload, WorkloadError, Workloads};
 
-/// Clones share everything.
+/// The workload clusters in use. Clones share everything.
 #[derive(Clone)]
 pub struct WorkloadClusters {
     shared: Arc<Shared>,
@@ -40,19 +40,19 @@ struct Shared {
     serving: ServingCertificates,
     linux_sides: LinuxSides,
     context: WatchContext,
-    /// Whether the rights of joining nodes were looked at.
+    /// Whether the rights of joining nodes were checked.
     join_rights: Arc<Answers<()>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What the watches in workload clusters use of the management cluster.
+/// The parts of the management cluster that the watches in workload clusters use.
 pub struct WatchContext {
     pub management: Arc<Management>,
     pub caches: Arc<Caches>,
     pub owners: Owners,
     pub requests: Requests,
     pub nodes: Arc<Nodes>,
-    /// Whether certificates of kubelets' own servers are approved.
+    /// Whether the serving certificates of kubelets are approved.
     pub approve_serving_certificates: bool,
 }
 
@@ -75,17 +75,17 @@ impl WorkloadClusters {
         &self.shared.context
     }
 
-    /// Nodes of the clusters of standalone pools.
+    /// The Nodes of the clusters of standalone pools.
     pub fn nodes(&self) -> &Nodes {
         &self.shared.context.nodes
     }
 
-    /// Certificate requests of joining nodes.
+    /// The certificate requests of joining nodes.
     pub fn certificates(&self) -> &Certificates {
         &self.shared.certificates
     }
 
-    /// The client of a cluster, if it is the one that machines were made for.
+    /// Returns the client of a cluster, if it is the cluster that machines were created for.
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
         let workload = self.shared.clients.get(cluster).await?;
         if let Err(error) = self.shared.identities.confirm(self, cluster, &workload) {
@@ -95,12 +95,12 @@ impl WorkloadClusters {
         Ok(workload)
     }
 
-    /// Asks again which cluster a kubeconfig leads to, and waits for the answer.
+    /// Reads again which cluster a kubeconfig leads to, and waits for the answer.
     pub(super) async fn confirm_again(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
         self.shared.identities.confirm_again(self, cluster, workload).await
     }
 
-    /// What is known of a cluster. If it is time to ask, a task sends `question`; its answer triggers the passes of the cluster.
+    /// Returns the known answer for a cluster. If the question is due, a task sends `question`; the answer triggers the passes of the cluster.
     pub(super) fn ask<T, Q>(
         &self,
         answers: &Arc<Answers<T>>,
@@ -123,22 +123,22 @@ impl WorkloadClusters {
         })
     }
 
-    /// What tells the cluster from every other, once it was used.
+    /// Returns the unique ID of the cluster, once the cluster was used.
     pub fn uid(&self, cluster: &ClusterRef) -> Option<String> {
         self.shared.identities.uid(cluster)
     }
 
-    /// A client for a kubeconfig that is not kept here.
+    /// Opens a client for a kubeconfig that is not kept here.
     pub async fn open(&self, source_name: &str, kubeconfig: &[u8]) -> Result<Workload, WorkloadError> {
         self.shared.clients.open(source_name, kubeconfig).await
     }
 
-    /// To be called with every error of a call to this cluster.
+    /// Must be called with every error of a call to this cluster.
     pub async fn note_error(&self, cluster: &ClusterRef, error: &WorkloadError) {
         self.shared.clients.note_error(cluster, error).await;
     }
 
-    /// The cluster of a standalone pool; from now on its Nodes are watched.
+    /// Returns the client of the cluster of a standalone pool, and watches its Nodes from now on.
     pub async fn get_with_nodes(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
         let workload = self.get(cluster).await?;
         let spawn = |workload| self.spawn(nodes::follow(self.clone(), cluster.clone(), workload));
@@ -156,7 +156,7 @@ impl WorkloadClusters {
         Place { clusters: self.clone(), cluster: cluster.clone(), workload }
     }
 
-    /// The same for a configuration, if its machine may still join. `false`: the cluster cannot be watched yet.
+    /// Watches the certificate requests for a configuration, if its machine may still join. `false`: the cluster cannot be watched yet.
     pub async fn watch_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
         let conditions = config.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
         let may_join = condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenValid);
@@ -173,7 +173,7 @@ impl WorkloadClusters {
         &self.shared.serving
     }
 
-    /// Watches the requests for serving certificates of a cluster, if a machine of it is to have one that the cluster signs. `false`: the cluster
+    /// Watches the requests for serving certificates of a cluster, if a machine of it requests one that the cluster signs. `false`: the cluster
     /// cannot be watched yet.
     pub async fn watch_serving_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
         let is_asked = config.spec.kubelet.serving_certificate == ServingCertificate::ClusterSigned && data_secret(config).is_some();
@@ -187,18 +187,18 @@ impl WorkloadClusters {
         workload.map(|workload| self.serving_certificates().watch(cluster, &workload, spawn)).is_ok()
     }
 
-    /// By signer, since when the oldest request of one of our machines is undecided.
+    /// Returns, by signer, when the oldest undecided request of one of our machines was created.
     pub fn oldest_requests(&self) -> [(&'static str, Option<Timestamp>); 2] {
         [(Joins::NAME, self.certificates().oldest()), (Serves::NAME, self.serving_certificates().oldest())]
     }
 
-    /// From now on, this of the cluster is watched: a change there triggers a pass of its WindowsCluster.
+    /// Watches these kinds of the cluster from now on: a change triggers a pass of the WindowsCluster.
     pub fn watch_linux_side(&self, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
         self.linux_sides().watch(self, cluster, workload, what);
     }
 
-    /// What there is in the cluster, as a watch shows it, or without one as the API server says; `None` of a kind that is not served. An error also if
-    /// it may be read and not watched: changes would be seen minutes later.
+    /// Returns the objects of the cluster from the watch, or from the API server if no watch works; `None` for a kind that is not served. Also
+    /// fails if the kind may be read but not watched: changes would be noticed minutes later.
     pub async fn observe(&self, cluster: &ClusterRef, workload: &Workload, what: &Watched) -> Result<Option<Vec<Value>>, WorkloadError> {
         match self.linux_sides().shown(cluster, workload, what)? {
             Some(shown) => Ok(shown),
@@ -210,7 +210,7 @@ impl WorkloadClusters {
         &self.shared.linux_sides
     }
 
-    /// The rights of joining nodes are looked at once per process and kubeconfig.
+    /// Checks the rights of joining nodes once per process and kubeconfig.
     pub fn ensure_join_rights(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
         self.ask(&self.shared.join_rights, cluster, workload, || {
             let workload = workload.clone();
@@ -236,13 +236,13 @@ impl WorkloadClusters {
         tasks.spawn(task)
     }
 
-    /// Ends every task. The tasks hold this, and this holds the tasks.
+    /// Ends every task. This value and the tasks hold references to each other.
     pub fn stop(&self) {
         self.shared.tasks.lock().abort_all();
     }
 }
 
-/// The class of an error; `None` when it passes by itself.
+/// Returns the class of an error; `None` for an error that resolves itself.
 pub fn fault(error: &WorkloadError) -> Option<Fault> {
     Some(match error {
         WorkloadError::KubeconfigMissing { .. } => Fault::KubeconfigMissing,

@@ -1,4 +1,4 @@
-//! What this process wrote last, so that no pass works with a cache that does not have it yet.
+//! The versions that this process wrote last, so that no pass works with a cache that is older than they are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use parking_lot::Mutex;
 use crate::api::name::ObjectKey;
 use crate::kube_api::cluster::Kind;
 
-/// UID and version of an object, by its kind and key.
+/// The UID and version of an object, by its kind and key.
 type Versions = HashMap<(String, ObjectKey), (String, u64)>;
 
-/// The versions that were written last. Clones share it.
+/// The versions that were written last. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Written(Arc<Mutex<Versions>>);
 
 impl Written {
-    /// To be called with every object that a write returned.
+    /// Must be called with every object that a write returned.
     pub fn note<K: Kind>(&self, object: &K) {
         if let Some((uid, version)) = version(object.meta()) {
-            // The write that takes the last finalizer away returns the object in the version that it had: nothing comes after it.
+            // The write that removes the last finalizer returns the object with its old version: no later version follows.
             let gone = object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty();
             let version = if gone { u64::MAX } else { version };
             self.0.lock().insert(key_of(object), (uid, version));
         }
     }
 
-    /// Whether the cache has an older version of the object than the one that was written last.
+    /// Whether the cached object is older than the version that was written last.
     pub(super) fn is_stale<K: Kind>(&self, cached: &K) -> bool {
         let Some((uid, seen)) = version(cached.meta()) else { return false };
         let mut all = self.0.lock();

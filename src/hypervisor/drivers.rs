@@ -1,4 +1,4 @@
-//! Which driver a WindowsHypervisor selects, and the shared connections to endpoints.
+//! Selects the driver of a WindowsHypervisor, and holds the shared connections to endpoints.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,19 +26,19 @@ use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
 
-/// Called for every request to an endpoint, with driver, `<namespace>/<name>` of the WindowsHypervisor and the name of the request.
+/// Called for every request to an endpoint, with the driver, `<namespace>/<name>` of the WindowsHypervisor and the name of the request.
 pub type RequestHook = Arc<dyn Fn(&'static str, &str, &'static str) + Send + Sync>;
 
-/// What the process passes to its drivers.
+/// The settings that the process passes to its drivers.
 #[derive(Clone)]
 pub struct DriverSettings {
-    /// Directory of all simulated data centres; `--simulated-state`.
+    /// The directory of all simulated data centres; `--simulated-state`.
     pub simulated_state: PathBuf,
     /// Whether this process runs the guests of simulated VMs.
     pub simulated_guests: bool,
-    /// Folder of the programs that guests of kind Wine run; `--wine-programs`.
+    /// The folder of the programs that guests of kind Wine run; `--wine-programs`.
     pub wine_programs: Option<PathBuf>,
-    /// Passes of machines at the same time.
+    /// The most machines that are reconciled at the same time.
     pub passes: usize,
     pub clock: Clock,
     pub hook: CallHook,
@@ -46,7 +46,7 @@ pub struct DriverSettings {
 }
 
 impl DriverSettings {
-    /// Those of a process that runs no guests and counts nothing.
+    /// The settings of a process that runs no guests and counts nothing.
     pub fn uncounted(simulated_state: PathBuf, passes: usize, clock: Clock) -> Self {
         Self {
             simulated_state,
@@ -64,11 +64,11 @@ impl DriverSettings {
 pub struct Drivers {
     settings: DriverSettings,
     connections: Mutex<HashMap<ObjectKey, Connection>>,
-    /// Endpoints that something has changed at, and where they are told of.
+    /// The channel of endpoints at which something has changed.
     hints: (UnboundedSender<ObjectKey>, Mutex<Option<UnboundedReceiver<ObjectKey>>>),
-    /// Shared by all that name the same vCenter and login.
+    /// Shared by all WindowsHypervisors that name the same vCenter and login.
     vcenters: Sessions,
-    /// Shared by all that name the same endpoint and login.
+    /// Shared by all WindowsHypervisors that name the same endpoint and login.
     gates: Gates,
 }
 
@@ -77,13 +77,13 @@ struct Connection {
     spec: WindowsHypervisorSpec,
     login: Login,
     driver: Arc<dyn Driver>,
-    /// When the endpoint has shown that it is the right one and grants what is needed; `None`: machines may not use it.
+    /// When the endpoint proved its identity and its permissions; `None`: machines may not use it.
     admitted: Option<Timestamp>,
-    /// Passes on what the driver hints at.
+    /// The task that forwards the driver's hints.
     listener: Option<AbortOnDropHandle<()>>,
 }
 
-/// Hints of one endpoint come at most this often.
+/// The shortest time between two hints of one endpoint.
 const BETWEEN_HINTS: Duration = Duration::from_secs(1);
 
 impl Drivers {
@@ -98,8 +98,8 @@ impl Drivers {
         }
     }
 
-    /// The connection to an endpoint; only the controller of WindowsHypervisors makes them. [`DriverError::Invalid`] names the field when
-    /// the object names no driver or a wrong setting.
+    /// Returns the connection to an endpoint; only the controller of WindowsHypervisors creates connections. [`DriverError::Invalid`] names
+    /// the field when the object names no driver or a wrong setting.
     pub fn connect(&self, hypervisor: &WindowsHypervisor, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let key = ObjectKey::of(&hypervisor.metadata);
         let uid = hypervisor.metadata.uid.clone();
@@ -120,7 +120,7 @@ impl Drivers {
         Ok(driver)
     }
 
-    /// The connection to an endpoint that was admitted, through a driver of a test.
+    /// Stores an admitted connection that uses the driver of a test.
     #[cfg(test)]
     pub fn put(&self, hypervisor: &WindowsHypervisor, driver: Arc<dyn Driver>) {
         let admitted = Some(Timestamp::UNIX_EPOCH);
@@ -135,17 +135,17 @@ impl Drivers {
         self.connections.lock().insert(ObjectKey::of(&hypervisor.metadata), connection);
     }
 
-    /// The connection that machines use: of an endpoint that was admitted.
+    /// Returns the connection that machines use, if its endpoint was admitted.
     pub fn connected(&self, hypervisor: &ObjectKey) -> Option<Arc<dyn Driver>> {
         self.connections.lock().get(hypervisor).filter(|connection| connection.admitted.is_some()).map(|connection| connection.driver.clone())
     }
 
-    /// When the endpoint was admitted.
+    /// Returns the time at which the endpoint was admitted.
     pub fn admitted(&self, hypervisor: &ObjectKey) -> Option<Timestamp> {
         self.connections.lock().get(hypervisor)?.admitted
     }
 
-    /// Lets machines use the connection (`Some`), or keeps them from it: what the endpoint says of them is not believed.
+    /// Lets machines use the connection (`Some`) or prevents it (`None`), because the endpoint's answers about them are not trusted.
     pub fn admit(&self, hypervisor: &ObjectKey, at: Option<Timestamp>) {
         if let Some(connection) = self.connections.lock().get_mut(hypervisor) {
             connection.admitted = at;
@@ -157,7 +157,7 @@ impl Drivers {
         }
     }
 
-    /// Endpoints that are to be listed now, since something has changed there. Only the first caller gets them.
+    /// Returns the endpoints to list now because something has changed there. Only the first caller gets the stream.
     pub fn hints(&self) -> BoxStream<'static, ObjectKey> {
         let hinted = self.hints.1.lock().take();
         hinted.map_or_else(|| stream::empty().boxed(), StreamExt::boxed)
@@ -172,7 +172,7 @@ impl Drivers {
         }))
     }
 
-    /// Drops the connection to an endpoint whose object is gone.
+    /// Drops the connection to an endpoint whose object was deleted.
     pub fn forget(&self, hypervisor: &ObjectKey) {
         self.connections.lock().remove(hypervisor);
     }
@@ -192,7 +192,7 @@ impl Drivers {
                 let default_name = format!("{}.{}", key.namespace, key.name);
                 let wire = self.wire("simulated", key);
                 let driver = SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?;
-                // Each can be slow by itself, whatever its data centre.
+                // Each WindowsHypervisor can be slow on its own, so it gets its own gates, even if the data centre is shared.
                 (Arc::new(driver), key.to_string())
             }
             (None, Some(libvirt), None, None) => {
@@ -236,7 +236,7 @@ mod tests {
     use crate::api::name::VmUuid;
     use crate::vm::MachineKey;
 
-    /// With `config/production`, which has it, CAPW reaches hypervisors of every kind. The page about security says by which ports.
+    /// With the network policy of `config/production`, CAPW reaches hypervisors of every kind. The page about security lists the ports.
     #[test]
     fn the_network_policy_lets_out_to_the_usual_port_of_every_driver() {
         use super::super::{libvirt::address, proxmox::connection};
@@ -319,7 +319,7 @@ mod tests {
         let connect = |object: &WindowsHypervisor, password: &str| {
             drivers.connect(object, &login(object.metadata.namespace.as_deref().unwrap(), &ca, password)).unwrap()
         };
-        // How many changes find a place beside those that have one.
+        // Counts the changes that still find a place, and keeps those places.
         let mut held = Vec::new();
         let mut places = |driver: &Arc<dyn Driver>| {
             let before = held.len();

@@ -1,13 +1,13 @@
-//! What an endpoint has by names (images, networks), found a short time ago.
+//! A short-lived cache of an endpoint's named objects (images, networks).
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What was found is believed for so long.
+/// How long a cached object is trusted.
 pub const FRESH: Duration = Duration::from_secs(60);
 
-/// What was found, by name.
+/// Cached objects, by name.
 pub struct Fresh<T>(Vec<(String, T, Instant)>);
 
 impl<T> Default for Fresh<T> {
@@ -31,7 +31,7 @@ impl<T: Clone> Fresh<T> {
     }
 }
 
-/// Names of what is there, for an error about one that is not.
+/// Joins the names that exist, for an error about a missing name.
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();

@@ -1,5 +1,5 @@
-//! How many calls an endpoint gets at the same time. A call that finds no place does not wait: its pass ends, so that passes of other
-//! endpoints go on, and comes back when there is probably room. A place can be kept for a call that follows a look.
+//! Limits the calls that an endpoint gets at the same time. A call that finds no place does not wait: its reconcile ends, so that the
+//! reconciles of other endpoints go on, and is requeued for when a place is probably free. A place can be kept for a change that follows a read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use tokio::time::Instant;
 
 use crate::api::name::VmUuid;
 
-/// Limits of the time after which a refused call comes back.
+/// The shortest and the longest time after which a refused call is retried.
 const SOONEST: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_secs(30);
-/// What a call is taken to last before one has ended.
+/// The assumed duration of a call before the first one has ended.
 const UNKNOWN: Duration = Duration::from_millis(500);
 
 pub struct Gate {
     limit: u32,
-    /// A gate whose places count too: a call has one of each.
+    /// The outer gate: a call needs a place in both gates.
     outer: Option<Arc<Gate>>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// With those for which a place is kept.
+    /// The number of places in use, including kept places.
     inside: u32,
     kept: HashSet<VmUuid>,
-    /// Mean time of a call; recent ones count more.
+    /// The mean duration of a call; recent calls count more.
     mean: Duration,
-    /// When the last refused call comes back. The next one comes after it: refused calls form a queue in time.
+    /// When the last refused call is retried. The next refused call is retried after it: refused calls form a queue in time.
     last: Option<Instant>,
 }
 
@@ -45,19 +45,19 @@ impl State {
     }
 }
 
-/// A place; it is free again when this is dropped.
+/// A place in a gate. Dropping the permit frees the place.
 pub struct Permit<'a> {
     gate: &'a Gate,
-    /// Held for its drop.
+    /// Held until this is dropped.
     _outer: Option<Box<Permit<'a>>>,
-    /// `None`: no call was made.
+    /// When the call began; `None`: there was no call.
     since: Option<Instant>,
 }
 
-/// A place that is kept for the next call about a VM; free again when this is dropped before that call.
+/// A place that is kept for the next call about a VM. Dropping the value before that call frees the place.
 pub struct Kept {
     gate: Arc<Gate>,
-    /// Held for its drop.
+    /// Held until this is dropped.
     _outer: Option<Box<Kept>>,
     vm: VmUuid,
 }
@@ -68,17 +68,17 @@ impl Gate {
         Self { limit: u32::try_from(limit).unwrap_or(u32::MAX).max(1), outer: None, state }
     }
 
-    /// A smaller limit for some of those who pass another gate.
+    /// Creates a gate with a smaller limit for some of the callers of another gate.
     pub fn within(outer: Arc<Self>, limit: usize) -> Self {
         Self { outer: Some(outer), ..Self::new(limit) }
     }
 
-    /// A place, or after which time to try again.
+    /// Returns a place, or the time after which the caller should retry.
     pub fn enter(&self) -> Result<Permit<'_>, Duration> {
         self.pass(None)
     }
 
-    /// As [`Gate::enter`]; the place that is kept for that VM is taken, if there is one.
+    /// Enters like [`Gate::enter`], but takes the place that is kept for that VM, if one is.
     pub fn enter_for(&self, vm: VmUuid) -> Result<Permit<'_>, Duration> {
         self.pass(Some(vm))
     }
@@ -98,7 +98,7 @@ impl Gate {
         Ok(Permit { gate: self, _outer: outer, since: Some(Instant::now()) })
     }
 
-    /// Keeps a place, or says after which time to try again. One is kept for each VM.
+    /// Keeps a place, or returns the time after which the caller should retry. Each VM has at most one kept place.
     pub fn keep(self: &Arc<Self>, vm: VmUuid) -> Result<Kept, Duration> {
         let outer = self.outer.as_ref().map(|outer| outer.keep(vm)).transpose()?.map(Box::new);
         let mut state = self.state.lock();

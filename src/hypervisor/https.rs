@@ -1,4 +1,4 @@
-//! HTTPS to an endpoint: a few connections that are kept open, each to a server whose certificate was verified.
+//! HTTPS to an endpoint: a few connections that stay open, each to a server whose certificate was verified.
 
 use std::error::Error as _;
 use std::io;
@@ -19,37 +19,37 @@ use super::tls;
 use super::wire::Effect;
 use crate::causes::chain;
 
-/// Longest answer.
+/// The longest answer, in bytes.
 const LONGEST: usize = 64 << 20;
-/// A server that does not take a connection in this time is not there.
+/// A server that does not accept a connection in this time is unreachable.
 const CONNECT: Duration = Duration::from_secs(10);
 
 pub struct Https {
-    /// What is expected at the address, for people.
+    /// The product that is expected at the address, for messages.
     what: &'static str,
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// What a server sent.
+/// The answer of a server.
 pub struct Answer {
     pub status: StatusCode,
-    /// The text after the status, if it is not the usual one.
+    /// The text after the status, if it differs from the usual text.
     pub reason: Option<String>,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// Why there is no answer.
+/// Why a request got no answer.
 #[derive(Debug)]
 pub enum Lost {
-    /// The request has not arrived.
+    /// The request did not reach the server.
     Before(DriverError),
-    /// It may have arrived.
+    /// The request may have reached the server.
     After(String),
 }
 
 impl Lost {
-    /// What it means for a request with that effect.
+    /// Returns the error for a request with that effect.
     pub fn error(self, effect: Effect) -> DriverError {
         match self {
             Self::Before(error) => error,
@@ -59,7 +59,7 @@ impl Lost {
 }
 
 impl Https {
-    /// Nothing is sent before the first request.
+    /// Creates the client. It sends nothing before the first request.
     pub fn new(what: &'static str, login: &Login) -> Result<Self, DriverError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -69,7 +69,7 @@ impl Https {
         Ok(Self { what, http: Client::builder(TokioExecutor::new()).build(connector.wrap_connector(tcp)) })
     }
 
-    /// Sends a request to `server`, as the request's URI names it.
+    /// Sends a request to `server`; the request's URI names the same server.
     pub async fn send(&self, server: &str, mut request: Request<Full<Bytes>>) -> Result<Answer, Lost> {
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(concat!("capw/", env!("CARGO_PKG_VERSION"))));
         let answer = self.http.request(request).await.map_err(|error| self.lost(server, &error))?;

@@ -1,11 +1,11 @@
-//! What an endpoint's Secret holds.
+//! The content of an endpoint's Secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::DriverError;
 
-/// The values of a Secret, by key. They are never shown.
+/// The values of a Secret, by key. They are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
     /// `<namespace>/<name>` of the Secret.
@@ -18,22 +18,22 @@ impl Login {
         Self { secret, values }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key, unless it is empty.
     pub fn get(&self, key: &str) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice).filter(|value| !value.is_empty())
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a key that must be present.
     pub fn required(&self, key: &str) -> Result<&[u8], DriverError> {
         self.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", self.place(key))))
     }
 
-    /// Its values alone: those of two Secrets that hold the same are equal.
+    /// Returns the login without the name of its Secret, so that two Secrets with the same values compare equal.
     pub fn without_place(&self) -> Self {
         Self { secret: String::new(), values: self.values.clone() }
     }
 
-    /// Where the value of a key is, for people.
+    /// Describes where the value of a key is, for messages.
     pub fn place(&self, key: &str) -> String {
         if self.secret.is_empty() {
             format!("key {key} of the Secret that spec.credentialsRef of the WindowsHypervisor must name")

@@ -1,4 +1,4 @@
-//! A machine as whoever has it made keeps it: its identity, its spec, its seed, and the journal, which is written with compare and swap.
+//! A machine as the caller of a driver keeps it: its identity, its spec, its seed, and the journal, which is written with compare and swap.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ impl Machine {
         Self { key, spec, seed, journal: Mutex::default() }
     }
 
-    /// As after a move to another cluster, which loses status.
+    /// Clears the journal, like a move to another cluster, which loses the status.
     pub fn lose_journal(&self) {
         self.lock().clear();
     }
 
-    /// What is there of it.
+    /// Observes the machine at the endpoint.
     pub async fn look(&self, driver: &dyn Driver) -> Result<Observed, DriverError> {
         driver.observe(&self.key, &self.journal()).await
     }
 
-    /// One pass towards a running VM.
+    /// Makes one pass towards a running VM.
     pub async fn advance(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
         let observed = driver.observe(&self.key, &journal).await?;
@@ -45,7 +45,7 @@ impl Machine {
         self.stored(&journal, step)
     }
 
-    /// One pass towards nothing.
+    /// Makes one pass towards the removal of the VM.
     pub async fn retire(&self, driver: &dyn Driver, how: StopMode) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
         let observed = driver.observe(&self.key, &journal).await?;
@@ -53,7 +53,7 @@ impl Machine {
         self.stored(&journal, step)
     }
 
-    /// One pass towards a VM without its seed.
+    /// Makes one pass towards a VM without its seed.
     pub async fn detach(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
         let observed = driver.observe(&self.key, &journal).await?;
@@ -65,7 +65,7 @@ impl Machine {
         self.lock().clone()
     }
 
-    /// What the API server does with a status: it is stored if no other write came since it was read.
+    /// Stores the journal of a step like the API server stores a status: only if nothing else wrote to it since it was read.
     fn stored(&self, read: &Journal, step: DriverStep) -> Result<DriverStep, DriverError> {
         if let DriverStep::Started { journal } | DriverStep::Failed { journal, .. } = &step {
             let mut stored = self.lock();
@@ -84,7 +84,7 @@ impl Machine {
     }
 }
 
-/// The time between a pass and the next one, or the error that no other pass fixes. Two passes that meet may get in each other's way once.
+/// Returns the time until the next pass, or the error that no other pass fixes. Two concurrent passes may fail each other once.
 pub fn pause(step: Result<DriverStep, DriverError>) -> Result<Duration, DriverError> {
     match step {
         Ok(DriverStep::Wait { after }) | Err(DriverError::Busy { after }) => Ok(after),

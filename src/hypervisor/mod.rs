@@ -1,8 +1,8 @@
-//! WHERE VMS COME FROM: one trait, one folder per driver.
+//! The drivers that create VMs: one trait, one folder per driver.
 //!
 //! A driver translates and calls; it decides nothing, knows no Kubernetes object and writes no status. Its contract
 //! (docs/design/drivers.md): after any prefix of the requests of one [`Driver::advance`], [`Driver::detach`] or [`Driver::retire`],
-//! [`Driver::observe`] sees what is there and the next call goes on; a foreign VM is never touched; absence is proven by reading VM, disks
+//! [`Driver::observe`] reports what exists and the next call goes on; a foreign VM is never touched; absence is proven by reading VM, disks
 //! and configuration drive.
 
 #[cfg(test)]
@@ -41,34 +41,34 @@ use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode
 /// One connection to one endpoint, shared by all machines on it.
 #[async_trait]
 pub trait Driver: Send + Sync {
-    /// What the driver can do, and how it wants to be called.
+    /// Returns the driver's capabilities, limits and intervals.
     fn caps(&self) -> &Caps;
 
     /// Logs in and reads identity, version, capacity and missing permissions. No side effects.
     async fn describe(&self) -> Result<Endpoint, DriverError>;
 
-    /// Whether what the spec names (image, networks) exists, and whether a seed of that kind can be given. No side effects.
+    /// Checks that the image and networks of the spec exist, and that the driver can deliver a seed of that kind. No side effects.
     async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError>;
 
-    /// Whether the image starts by the firmware that the spec asks for. No side effects. By default nothing is known of it.
+    /// Checks whether the image boots with the firmware that the spec requires. No side effects. By default the driver does not know.
     async fn image_firmware(&self, _spec: &VmSpec) -> Result<ImageFirmware, DriverError> {
         Ok(ImageFirmware::NotLookedAt(format!("the driver {} does not read images", self.caps().driver)))
     }
 
-    /// Keeps a place for the change that follows a look, until that change or until the value is dropped; fails with
-    /// [`DriverError::Busy`] when there is none. By default there is no limit.
+    /// Keeps a place for the change that follows a read, until that change or until the value is dropped; fails with
+    /// [`DriverError::Busy`] when no place is free. By default there is no limit.
     fn keep_place(&self, _key: &MachineKey) -> Result<Option<Kept>, DriverError> {
         Ok(None)
     }
 
-    /// All VMs at this endpoint with our owner mark, by one listing, and what is left of others.
+    /// Lists all VMs at this endpoint with our owner mark, and the leftovers of deleted VMs.
     async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError>;
 
-    /// One consistent read of everything that belongs to this machine, also with an empty journal.
+    /// Reads everything that belongs to this machine, consistently and also with an empty journal.
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError>;
 
-    /// Whether [`Observed::Absent`] proves that nothing of the machine is there: an error says why the endpoint may be hiding something. Asked
-    /// before absence ends a machine. By default a look proves it.
+    /// Confirms that [`Observed::Absent`] proves that nothing of the machine exists: an error explains why the endpoint may be hiding something.
+    /// Called before the absence of a VM ends its machine. By default one observation is proof.
     async fn confirm_absence(&self, _key: &MachineKey) -> Result<(), DriverError> {
         Ok(())
     }
@@ -79,89 +79,89 @@ pub trait Driver: Send + Sync {
         Ok(journal.clone())
     }
 
-    /// Goes on towards "runs with this seed". A task that takes long is the last request of a call.
+    /// Makes progress towards "runs with this seed". A long task is the last request of a call.
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// Goes on towards "its seed is detached", for a machine that does not need it any more. The machine keeps running, and
-    /// [`Driver::advance`] does not attach the seed again. [`DriverError::Invalid`] says why a hypervisor cannot detach it.
+    /// Makes progress towards "its seed is detached", for a machine that does not need its seed any more. The machine keeps running, and
+    /// [`Driver::advance`] does not attach the seed again. [`DriverError::Invalid`] explains why a hypervisor cannot detach the seed.
     async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// Goes on towards "nothing left". Reads the owner mark again before it destroys anything.
+    /// Makes progress towards "nothing left". Reads the owner mark again before it destroys anything.
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// An item means "list now": something has changed. Nothing is decided on its word.
+    /// Streams hints. An item means "list now": something may have changed. An item alone decides nothing.
     fn hints(&self) -> Option<BoxStream<'static, ()>> {
         None
     }
 }
 
-/// What a driver can do, and how it wants to be called.
+/// A driver's capabilities, limits and intervals.
 #[derive(Clone, Debug)]
 pub struct Caps {
-    /// Name of the driver, e.g. `simulated`; a label of metrics.
+    /// The name of the driver, e.g. `simulated`; a label of metrics.
     pub driver: &'static str,
     pub seeds: &'static [SeedKind],
-    /// Between two listings.
+    /// The time between two listings.
     pub tick: Duration,
-    /// Time limit of one call.
+    /// The time limit of one call.
     pub deadline: Duration,
-    /// Reads and changes of machines at the same time.
+    /// The most concurrent reads and changes of machines.
     pub reads: usize,
     pub changes: usize,
 }
 
-/// What [`Driver::advance`], [`Driver::detach`] and [`Driver::retire`] did.
+/// The outcome of [`Driver::advance`], [`Driver::detach`] and [`Driver::retire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverStep {
-    /// The goal is reached: nothing was done.
+    /// The goal is reached; the call changed nothing.
     Done,
-    /// Something is in progress: poll again after that time.
+    /// A task is in progress: poll again after that time.
     Wait { after: Duration },
     /// A long task was started; the journal must be stored.
     Started { journal: Journal },
-    /// A task of the journal has failed. The journal without it must be stored, or the same failure is read again.
+    /// A task of the journal has failed. The journal without the task must be stored, or the next call reads the same failure.
     Failed { journal: Journal, error: DriverError },
     /// Something was changed: poll again.
     Changed,
 }
 
-/// What an endpoint reports about itself.
+/// The facts that an endpoint reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Stays the same as long as the VMs do: another id means another hypervisor, or one that was reinstalled.
+    /// The identity of the hypervisor, which lasts as long as its VMs: another id means another or a reinstalled hypervisor.
     pub id: String,
     pub version: String,
     pub cpus: Option<i64>,
     pub memory_mib: Option<u64>,
-    /// Permissions that the credentials lack, with what each is for.
+    /// The permissions that the credentials lack, each with its purpose.
     pub lacks: Vec<String>,
-    /// Why it cannot run VMs as its settings ask for them, with what was seen and the remedy.
+    /// Why the endpoint cannot run VMs as its settings require, with the observation and the remedy.
     pub unfit: Option<String>,
 }
 
-/// Whether an image starts by the firmware that a machine asks for; each says why.
+/// Whether an image boots with the firmware that a machine requires, each with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageFirmware {
     Fits(String),
-    /// It does not; the text has the field and the remedy.
+    /// The image does not boot with that firmware; the text has the field and the remedy.
     Differs(String),
-    /// Nothing was found out.
+    /// The driver could not find out.
     NotLookedAt(String),
 }
 
-/// What a listing must contain beside the rows.
+/// The VMs of which a listing must contain more than the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// VMs whose guest has not sent its final report.
+    /// The VMs whose guests have not sent their final report.
     pub awaiting_reports: BTreeSet<VmUuid>,
 }
 
-/// What is at an endpoint.
+/// The VMs and leftovers at an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// By VM.
+    /// Sorted by VM.
     pub rows: Vec<Row>,
-    /// By VM and text.
+    /// Sorted by VM and text.
     pub leftovers: Vec<Leftover>,
 }
 
@@ -174,9 +174,9 @@ pub struct Row {
     pub memory_mib: u64,
 }
 
-/// Something with our mark or name, but without its VM.
+/// An object with our mark or name, but without its VM.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leftover {
-    /// What and where it is.
+    /// The kind and place of the leftover.
     pub what: String,
 }

@@ -22,7 +22,7 @@ pub struct Call<'a> {
     /// `<namespace>/<name>` of the WindowsHypervisor.
     pub endpoint: &'a str,
     pub driver: &'static str,
-    /// Method of [`Driver`], e.g. `advance`.
+    /// The method of [`Driver`], e.g. `advance`.
     pub call: &'static str,
     /// `ok` or [`DriverError::label`].
     pub outcome: &'static str,
@@ -32,14 +32,14 @@ pub struct Call<'a> {
 /// Called after every call to a driver.
 pub type CallHook = Arc<dyn Fn(Call<'_>) + Send + Sync>;
 
-/// What a WindowsHypervisor says about its endpoint, whatever its driver.
+/// The settings of a WindowsHypervisor that do not depend on the driver.
 #[derive(Clone, Default)]
 pub struct EndpointSettings {
     /// `<namespace>/<name>` of the WindowsHypervisor.
     pub name: String,
     pub images: Vec<Alias>,
     pub networks: Vec<Alias>,
-    /// Changes at the same time, beside the limits of the endpoint.
+    /// The most concurrent changes, in addition to the limits of the endpoint.
     pub most_changes: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl ObservedDriver {
         self.timed(call, work, DriverError::Unreachable).await
     }
 
-    /// A change whose reply is late may have happened: the caller must observe, not repeat it.
+    /// Makes a change. A change whose reply is late may have happened: the caller must observe, not repeat the change.
     async fn change(
         &self,
         call: &'static str,
@@ -74,7 +74,7 @@ impl ObservedDriver {
         self.timed(call, work, DriverError::Unknown).await
     }
 
-    /// The spec with the names that images and networks have at this endpoint.
+    /// Returns the spec with the names that images and networks have at this endpoint.
     fn translated(&self, spec: &VmSpec) -> VmSpec {
         let translate = |aliases: &[Alias], name: &str| aliases.iter().find(|alias| alias.name == name).map_or(name, |alias| &alias.is).to_owned();
         let mut spec = spec.clone();
@@ -118,7 +118,7 @@ impl Driver for ObservedDriver {
         self.changes.keep(key.vm).map(Some).map_err(|after| DriverError::Busy { after })
     }
 
-    // Asked by the endpoint's own controller only, one at a time: machines must not keep it from being looked at.
+    // No limit: only the endpoint's own controller calls this, one call at a time, and calls about machines must not delay it.
     async fn describe(&self) -> Result<Endpoint, DriverError> {
         self.timed("describe", self.inner.describe(), DriverError::Unreachable).await
     }
@@ -248,7 +248,7 @@ mod tests {
         for (passes, most_changes, most) in [
             (32, None, 4),
             (32, Some(3), 3),
-            // With eight passes in all, two of them at most.
+            // Of eight passes, at most two may be changes.
             (8, None, 2),
             (1, None, 1),
         ] {

@@ -1,4 +1,4 @@
-//! When guests were asked to shut down: a look at one that is about to does not ask it again.
+//! Remembers when guests got a shutdown request, so that a pass does not repeat the request while the guest shuts down.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::api::name::VmUuid;
 
-/// Until a guest that runs on is asked again: a Windows that starts does not listen yet.
+/// The time after which a guest that still runs gets another shutdown request: a Windows that is booting ignores the request.
 pub const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The guests that were asked not long ago.
+/// The guests that got a shutdown request recently.
 #[derive(Default)]
 pub struct Shutdowns(Mutex<HashMap<VmUuid, Instant>>);
 
 impl Shutdowns {
-    /// Whether a guest was asked not long ago. One that misses it is asked again.
+    /// Whether a guest got a shutdown request recently. A guest that misses the request gets another one later.
     pub fn has(&self, vm: VmUuid) -> bool {
         self.all().get(&vm).is_some_and(|since| since.elapsed() < ASK_AGAIN)
     }

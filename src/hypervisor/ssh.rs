@@ -1,5 +1,5 @@
-//! SSH to a host: its key must be one of those in the login, before anything of ours is sent. There is no switch to turn this off. Keys are
-//! Ed25519 or ECDSA on both sides.
+//! SSH to a host: the host's key must be in the login, or nothing of ours is sent. There is no switch to turn this off. Keys are Ed25519
+//! or ECDSA on both sides.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use russh::{ChannelStream, Preferred};
 use super::DriverError;
 use super::login::Login;
 
-/// Keys of the Secret.
+/// The keys of the Secret.
 const IDENTITY: &str = "ssh-privatekey";
 const HOSTS: &str = "known_hosts";
-/// A host that is silent for three times this long is gone.
+/// The time between keepalives. A host that is silent for three times this long is treated as unreachable.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// How to log in to a host.
+/// The keys for the login to a host.
 pub struct Ssh {
     identity: Arc<PrivateKey>,
     hosts: Vec<PublicKey>,
 }
 
-/// Where to log in.
+/// The user, host and port of a login.
 pub struct Place<'a> {
     pub user: &'a str,
     pub host: &'a str,
     pub port: u16,
 }
 
-/// The other end of a connection to a socket, and what keeps it open.
+/// A connection to a socket of a host, and the handle that keeps it open.
 pub struct Tunnel {
     pub stream: ChannelStream<Msg>,
     pub session: Handle<Trust>,
 }
 
-/// What decides whether a host is the right one.
+/// The host keys that are trusted.
 pub struct Trust(Vec<PublicKey>);
 
 impl client::Handler for Trust {
@@ -51,7 +51,7 @@ impl client::Handler for Trust {
 
 impl Ssh {
     pub fn new(login: &Login) -> Result<Self, DriverError> {
-        // The error of the reader may quote what it read.
+        // The parser's error is dropped because it may quote the secret.
         let identity = text(login, IDENTITY)?;
         let identity = decode_secret_key(identity, None)
             .ok()
@@ -60,7 +60,7 @@ impl Ssh {
         Ok(Self { identity: Arc::new(identity), hosts: hosts(login)? })
     }
 
-    /// A connection to a socket of that host.
+    /// Opens a connection to a socket of a host.
     pub async fn connect(&self, place: &Place<'_>, socket: &str) -> Result<Tunnel, DriverError> {
         let Place { user, host, port } = place;
         let algorithms: Vec<Algorithm> = self.hosts.iter().map(PublicKey::algorithm).collect();
@@ -99,7 +99,7 @@ fn is_supported(algorithm: &Algorithm) -> bool {
     matches!(algorithm, Algorithm::Ed25519 | Algorithm::Ecdsa { .. })
 }
 
-/// The keys in lines as ssh-keyscan prints them. The Secret is that of one host, so what the lines call it does not matter.
+/// Reads the keys in the format of ssh-keyscan. The Secret is for one host, so the host names in the lines do not matter.
 fn hosts(login: &Login) -> Result<Vec<PublicKey>, DriverError> {
     let mut found = Vec::new();
     let lines = text(login, HOSTS)?.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,5 +1,5 @@
-//! TLS to an endpoint: its certificate must be from the authority in the login, before anything is sent. There is no switch to turn this
-//! off, and no authority of the system is trusted.
+//! TLS to an endpoint: its certificate must be from the authority in the login, or nothing is sent. There is no switch to turn this off,
+//! and no authority of the system is trusted.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use tokio_rustls::rustls::{self, ClientConfig, ConfigBuilder, RootCertStore};
 use super::DriverError;
 use super::login::Login;
 
-/// Keys of the Secret.
+/// The keys of the Secret.
 const AUTHORITY: &str = "ca.crt";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// How to speak with an endpoint that knows its clients by their certificates.
+/// The TLS configuration for an endpoint that authenticates its clients by certificates.
 #[derive(Clone)]
 pub struct Tls(Arc<ClientConfig>);
 
-/// How to speak with an endpoint that asks its clients for a password.
+/// Returns the TLS configuration for an endpoint that authenticates its clients by password.
 pub fn without_certificate(login: &Login) -> Result<ClientConfig, DriverError> {
     Ok(trusting(login)?.with_no_client_auth())
 }
@@ -55,14 +55,14 @@ fn unusable(login: &Login, key: &str, why: &dyn std::fmt::Display) -> DriverErro
 
 impl Tls {
     pub fn new(login: &Login) -> Result<Self, DriverError> {
-        // The error of the reader may quote what it read.
+        // The parser's error is dropped because it may quote the secret.
         let key = PrivateKeyDer::from_pem_slice(login.required(KEY)?).map_err(|_| unusable(login, KEY, &"it holds no private key in PEM"))?;
         let config =
             trusting(login)?.with_client_auth_cert(certificates(login, CERTIFICATE)?, key).map_err(|error| unusable(login, CERTIFICATE, &error))?;
         Ok(Self(Arc::new(config)))
     }
 
-    /// A connection whose other end is `host`.
+    /// Opens a connection to `host`, whose certificate must name it.
     pub async fn connect(&self, host: &str, port: u16) -> Result<TlsStream<TcpStream>, DriverError> {
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| DriverError::Invalid(format!("{host:?} is not the name or address of a host")))?;
@@ -75,7 +75,7 @@ impl Tls {
     }
 }
 
-/// What a failure of TLS means; `None`: the connection broke.
+/// Returns the error for a failure of TLS; `None`: the connection broke.
 pub fn refusal(host: &str, error: &std::io::Error) -> Option<DriverError> {
     let cause = error.get_ref()?;
     if let Some(wrapped) = cause.downcast_ref::<std::io::Error>() {

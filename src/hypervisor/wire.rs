@@ -1,4 +1,4 @@
-//! Every request of every driver passes one function: it has a name, a number and, in tests, a fate.
+//! The function that every request of every driver passes. It gives each request a name, a number and, in tests, a fate.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use super::DriverError;
 /// One request to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Name of the procedure or path at the hypervisor.
+    /// The name of the procedure or path at the hypervisor.
     pub name: &'static str,
-    /// From 1, for each connection.
+    /// Counts from 1, for each connection.
     pub number: u64,
-    /// It may change something: when its reply is lost, the caller cannot know whether it has.
+    /// Whether the request may change something: when its reply is lost, the caller cannot know whether it did.
     pub changes: bool,
 }
 
-/// What a request may do.
+/// Whether a request only reads or may change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Reads,
@@ -25,7 +25,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// What it means that no answer came to a request that may have arrived.
+    /// Returns the error for a request that may have arrived but got no answer.
     pub fn unanswered(self, text: String) -> DriverError {
         match self {
             Self::Reads => DriverError::Unreachable(text),
@@ -34,14 +34,14 @@ impl Effect {
     }
 }
 
-/// What becomes of a request.
+/// Whether a request and its answer get through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Pass,
-    /// It does not arrive.
+    /// The request does not arrive.
     #[cfg(test)]
     DropRequest,
-    /// It arrives, its answer does not.
+    /// The request arrives, its answer does not.
     #[cfg(test)]
     DropReply,
 }
@@ -49,7 +49,7 @@ pub enum Fate {
 /// Decides the fate of requests; in production it counts them and lets them pass.
 pub type WireHook = Arc<dyn Fn(Request) -> Fate + Send + Sync>;
 
-/// The way to one endpoint.
+/// The path of all requests to one endpoint.
 #[derive(Clone)]
 pub struct Wire {
     hook: WireHook,

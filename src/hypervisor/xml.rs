@@ -1,4 +1,4 @@
-//! The XML that hypervisors are sent: elements with escapes.
+//! Writes the XML that drivers send to hypervisors: elements with escapes.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Element {
     children: Vec<Element>,
 }
 
-/// An element without attributes.
+/// Creates an element without attributes.
 pub fn element(name: &'static str) -> Element {
     Element { name, attributes: Vec::new(), text: String::new(), children: Vec::new() }
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// Characters that XML does not allow at all are left out.
+/// Escapes a text, and drops the characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {

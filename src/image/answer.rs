@@ -1,4 +1,4 @@
-//! `Autounattend.xml`: Windows Setup's answers, from the empty disk to the script that makes the image.
+//! `Autounattend.xml`: Windows Setup's answers, from the empty disk to the script that creates the image.
 
 use secrecy::ExposeSecret;
 
@@ -6,9 +6,9 @@ use super::{Installation, SCRIPT_NAME};
 use crate::api::machine::FirmwareType;
 use crate::bootstrap::delivery::unattend::parts::{self, Element};
 
-/// What Setup needs of virtio-win to see the disk and the network.
+/// The drivers of virtio-win that Setup needs to access the disk and the network.
 pub(super) const DRIVERS: [&str; 2] = ["viostor", "NetKVM"];
-/// Letters that the CD may have while Setup runs: it depends on the machine, and Setup passes over paths that do not exist.
+/// The letters that the CD may have while Setup runs: the letter depends on the machine, and Setup skips paths that do not exist.
 const LETTERS: [char; 4] = ['D', 'E', 'F', 'G'];
 
 pub(super) fn answer(installation: &Installation) -> String {
@@ -37,7 +37,7 @@ fn drivers(installation: &Installation) -> Element {
     Element::component("Microsoft-Windows-PnpCustomizationsWinPE").with(paths)
 }
 
-/// A partition: its type, MiB if it does not take all that is left, and what it is made to.
+/// A partition: its type, its MiB (`None`: all remaining space), and the settings that modify it.
 type Partition = (&'static str, Option<u32>, &'static [(&'static str, &'static str)]);
 
 /// Windows is on the last partition, so that it can be extended.
@@ -71,7 +71,7 @@ fn image(installation: &Installation) -> Element {
     Element::new("ImageInstall").with(Element::new("OSImage").with(Element::new("InstallFrom").with(name)).with(to))
 }
 
-/// Setup takes an empty key for an error.
+/// Returns the user data of Setup. It omits an unset product key, because Setup treats an empty key as an error.
 fn user(installation: &Installation) -> Element {
     let key = installation.product_key.iter().map(|key| Element::text("Key", key.expose_secret()));
     let key = key.fold(Element::new("ProductKey"), Element::with).with(Element::text("WillShowUI", "OnError"));

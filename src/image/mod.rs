@@ -1,4 +1,4 @@
-//! What a Windows image is made with: the answer file of an unattended installation, and the script that completes and seals it
+//! The files that create a Windows image: the answer file of an unattended installation, and the script that completes and seals it
 //! (docs/hypervisors/libvirt-image.md). Pure: the same installation gives the same files.
 
 mod answer;
@@ -12,7 +12,7 @@ use crate::api::machine::FirmwareType;
 pub const ANSWER_NAME: &str = "Autounattend.xml";
 const SCRIPT_NAME: &str = "install.ps1";
 const SCRIPT: &str = include_str!("install.ps1");
-/// The configurations of cloudbase-init. The script installs it if they are there.
+/// The configurations of cloudbase-init. The script installs cloudbase-init if they exist.
 const CONFIGURATIONS: [(&str, &str); 2] = [
     ("cloudbase-init.conf", include_str!("../../docs/image/cloudbase-init.conf")),
     ("cloudbase-init-unattend.conf", include_str!("../../docs/image/cloudbase-init-unattend.conf")),
@@ -22,24 +22,24 @@ const CONFIGURATIONS: [(&str, &str); 2] = [
 #[derive(Debug)]
 pub struct Installation {
     pub release: WindowsRelease,
-    /// Name of the image on the medium.
+    /// The name of the image on the medium.
     pub edition: String,
     pub firmware: FirmwareType,
-    /// Whether machines get their data by cloudbase-init, or else by Windows Setup.
+    /// Whether machines get their data through cloudbase-init; otherwise they get it through Windows Setup.
     pub cloudbase_init: bool,
-    /// Of the user interface.
+    /// The language of the user interface.
     pub language: String,
-    /// Of keyboard and formats.
+    /// The locale of keyboard and formats.
     pub locale: String,
-    /// By its Windows name.
+    /// The Windows name of the time zone.
     pub time_zone: String,
-    /// The Administrator's, until the image is sealed.
+    /// The password of Administrator, until the image is sealed.
     pub password: SecretString,
     pub product_key: Option<SecretString>,
 }
 
 impl Installation {
-    /// Name and text of each file at the top of the CD. The first holds the password.
+    /// Returns the name and text of each file at the top of the CD. The first file holds the password.
     pub fn files(&self) -> Vec<(&'static str, String)> {
         let mut files = vec![(ANSWER_NAME, answer::answer(self)), (SCRIPT_NAME, SCRIPT.to_owned())];
         if self.cloudbase_init {
@@ -48,7 +48,7 @@ impl Installation {
         files
     }
 
-    /// What must lie beside these files on the CD and is not ours.
+    /// Returns the files of other projects that must be beside these files on the CD.
     pub fn others(&self) -> Vec<String> {
         let mut others: Vec<String> = answer::DRIVERS.map(|driver| self.driver(driver)).into();
         others.extend(["virtio-win-gt-x64.msi", "guest-agent/qemu-ga-x86_64.msi"].map(str::to_owned));
@@ -58,7 +58,7 @@ impl Installation {
         others
     }
 
-    /// The folder of a driver, as virtio-win has it.
+    /// Returns the folder of a driver, as virtio-win names it.
     fn driver(&self, name: &str) -> String {
         let release = match self.release {
             WindowsRelease::Server2019 => "2k19",

@@ -1,4 +1,4 @@
-//! The answer file against Microsoft's reference, and the script against the answer file.
+//! Checks the answer file against Microsoft's reference, and the script against the answer file.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -35,7 +35,7 @@ fn other() -> Installation {
     }
 }
 
-/// Settings by pass, component and path.
+/// Returns the settings by pass, component and path.
 fn settings(installation: &Installation) -> BTreeMap<String, String> {
     let (settings, faults) = reference::read(&answer::answer(installation));
     assert_eq!(faults, [""; 0]);
@@ -99,7 +99,7 @@ fn setup_runs_the_script_that_lies_beside_its_answers() {
     let path = settings(&installation)["specialize Microsoft-Windows-Deployment RunSynchronous/RunSynchronousCommand/Path"].clone();
     assert!(path.ends_with(r"-File %d:\install.ps1 -Install"), "{path}");
     assert!(SCRIPT.contains("param([switch] $Install, [switch] $Start"));
-    // What the script reads on the CD is what is written, or said to belong there.
+    // Every file that the script reads on the CD is either written here or listed as a file that belongs there.
     let written = names.iter().map(|name| (*name).to_owned()).chain(installation.others()).collect::<Vec<_>>();
     let read: Vec<&str> = SCRIPT.split('\'').filter(|text| text.ends_with(".msi") || text.ends_with(".conf")).collect();
     assert!(read.len() > 4, "{read:?}");
@@ -116,14 +116,14 @@ fn the_password_is_hidden_and_does_not_outlive_the_installation() {
         assert_eq!(text.contains(&parts::hidden("Pa$$w0rd<&>")), name == ANSWER_NAME, "{name}");
     }
     assert!(!format!("{given:?}").contains("Pa$$w0rd"));
-    // Nobody is logged on, and what Setup keeps goes before the image is sealed.
+    // Nobody is logged on, and the files that Setup keeps are removed before the image is sealed.
     assert!(!answer::answer(&given).contains("AutoLogon"));
     let at = |part: &str| SCRIPT.rfind(part).unwrap_or_else(|| panic!("{part}"));
     let order = ["    Set-RandomPassword\n", "    Remove-AnswerFile\n", "    Unregister-ScheduledTask", "'/generalize /oobe /mode:vm /quiet /quit'"];
     assert!(order.is_sorted_by_key(|part| at(part)), "the order of what seals the image");
 }
 
-/// An independent parser, where it is installed.
+/// Parses the answer file with xmllint, an independent parser, where it is installed.
 #[test]
 fn xmllint_takes_the_answer_file() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What the caches hold, as metrics: how many machines are in which phase, how long phases took, which problems are new; and how long requests for
-//! certificates are undecided. Writes nothing.
+//! Metrics from the caches: the number of machines in each phase, how long phases took, new problems, and how long certificate requests have
+//! been undecided. Writes nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::engine::workload_clusters::WorkloadClusters;
 use crate::telemetry::Metrics;
 use crate::telemetry::fleet::{Existing, Hypervisor, InPhase, Undecided};
 
-/// Keeps the metrics of these roles until it is dropped.
+/// Keeps the metrics of these roles up to date until the future is dropped.
 pub async fn observe(caches: Arc<Caches>, clusters: WorkloadClusters, metrics: Metrics, clock: Clock, roles: Roles) {
     let looked_at = caches.clone();
     let look = move || {
@@ -39,7 +39,7 @@ pub async fn observe(caches: Arc<Caches>, clusters: WorkloadClusters, metrics: M
     tokio::join!(follow(caches.windows_machines.0.subscribe(), is_there, &metrics), forget(caches.hypervisors.0.subscribe(), &caches, &metrics),);
 }
 
-/// The caches end before the metrics do.
+/// Ends the metrics' use of the caches when it is dropped: the metrics outlive the caches.
 struct End(Metrics);
 
 impl Drop for End {
@@ -48,14 +48,14 @@ impl Drop for End {
     }
 }
 
-/// What is known of a machine since it was last seen.
+/// The last observed state of a machine.
 struct Seen {
     phase: Phase,
     since: Timestamp,
     problems: HashSet<(String, String)>,
 }
 
-/// Counts what changes. What was so when this process began is not counted: another one did.
+/// Counts changes. Whatever was so before this process started is not counted: an earlier process counted it.
 async fn follow(changes: impl Stream<Item = Arc<WindowsMachine>>, is_there: impl Fn(&WindowsMachine) -> bool, metrics: &Metrics) {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     let mut changes = std::pin::pin!(changes);
@@ -78,7 +78,7 @@ async fn follow(changes: impl Stream<Item = Arc<WindowsMachine>>, is_there: impl
     }
 }
 
-/// Condition and reason of each problem. `Ready` repeats what another condition says.
+/// Condition and reason of each problem, without `Ready`, which repeats another condition.
 fn problems(machine: &WindowsMachine) -> HashSet<(String, String)> {
     let conditions = machine.status.iter().flat_map(|status| &status.conditions).filter(|c| c.type_ != ConditionType::Ready.as_ref());
     conditions.filter(|c| condition::problem(c).is_some()).map(|c| (c.type_.clone(), c.reason.clone())).collect()
@@ -117,13 +117,13 @@ fn existing(caches: &Caches, now: Timestamp) -> Existing {
     }
 }
 
-/// Every signer, also one without such a request: an alert must see a 0.
+/// Every signer, including those without an undecided request: an alert must see a 0.
 fn undecided(clusters: &WorkloadClusters, now: Timestamp) -> Vec<Undecided> {
     let oldest = |since: Option<Timestamp>| since.map(|since| elapsed(since, now)).unwrap_or_default();
     clusters.oldest_requests().map(|(signer, since)| Undecided { signer, oldest: oldest(since) }).to_vec()
 }
 
-/// Every phase, also those without machines: an alert must see a 0.
+/// Every phase, including those without machines: an alert must see a 0.
 fn phases(machines: impl Iterator<Item = (Phase, Timestamp)>, now: Timestamp) -> Vec<InPhase> {
     let mut phases: BTreeMap<Phase, (u32, Duration)> = Phase::ALL.map(|phase| (phase, (0, Duration::ZERO))).into();
     for (phase, since) in machines {

@@ -1,4 +1,4 @@
-//! WindowsMachineTemplate: reports what a machine made from it has, so that cluster-autoscaler can scale from zero.
+//! WindowsMachineTemplate: reports the capacity of its machines, so that cluster-autoscaler can scale from zero.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const MANAGER: &str = "capw-windowsmachinetemplate";
 pub struct Context {
     pub management: Arc<Management>,
     pub caches: Arc<Caches>,
-    /// The cache has the templates of all processes, since pools may refer to any.
+    /// Selects our objects: the cache has the templates of all processes, since pools may refer to any template.
     pub selection: Selection,
 }
 
@@ -38,7 +38,7 @@ pub async fn reconcile(object: Arc<WindowsMachineTemplate>, ctx: Context) -> Res
     Ok(Outcome::done())
 }
 
-/// How many pods have an address on a node is known late.
+/// The number of pods that get an address on a node becomes known late.
 pub fn triggers(caches: &Arc<Caches>) -> Triggers<WindowsMachineTemplate> {
     vec![concerned(
         caches,

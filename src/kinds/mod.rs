@@ -2,16 +2,16 @@
 //!
 //! | File | What it is |
 //! |---|---|
-//! | `triggers` | what triggers a pass |
+//! | `triggers` | the triggers for a pass |
 //! | `reconcile` | the pass, as a table of contents: observe, decide, act, report |
-//! | `context` | what the steps of a pass share, and how the status is written |
-//! | `memory` | what this process remembers between passes |
+//! | `context` | the context that the steps of a pass share, and how the status is written |
+//! | `memory` | the facts that this process remembers between passes |
 //! | `observe` | reads caches, the hypervisor and the workload cluster |
-//! | `decide` | pure: what comes next |
+//! | `decide` | pure: the next step |
 //! | `report`, `messages` | pure: the status and the texts that follow |
 //! | the rest | the calls and writes of one step |
 //!
-//! What a pass may write is said at the top of each kind's `mod.rs`. No driver is named here, and the Kubernetes API is reached through `kube_api/` only.
+//! The `mod.rs` of each kind states what a pass may write. No driver is named here, and the Kubernetes API is reached through `kube_api/` only.
 
 pub mod bootstrap_config;
 pub mod control_plane;

@@ -1,4 +1,4 @@
-//! Runs the controllers of a process, and what several of them share.
+//! Runs the controllers of a process, and keeps the parts that several of them share.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::kube_api::cluster::Cluster;
 use crate::kube_api::events::Events;
 use crate::kube_api::workload::Workloads;
 
-/// What the composition root hands over.
+/// The parts that the composition root hands over.
 pub struct Parts {
     pub cluster: Cluster,
     pub workloads: Workloads,
@@ -38,13 +38,13 @@ pub struct Parts {
     pub clock: Clock,
     pub new_token_secret: NewTokenSecret,
     pub approve_serving_certificates: bool,
-    /// CAPW's own, as Windows nodes pull it.
+    /// CAPW's own image, as Windows nodes pull it.
     pub image: Option<String>,
-    /// Through which the autoscaler's service gets the caches, while this process leads.
+    /// Gives the autoscaler's service the caches while this process leads.
     pub autoscaler: Option<ServiceHandle>,
 }
 
-/// Runs the controllers of these roles until `controllers.stop`, then lets running passes end.
+/// Runs the controllers of these roles until `controllers.stop`, then waits for running passes.
 pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watching: &Watching) {
     let Parts { cluster, workloads, events, drivers, clock, new_token_secret, approve_serving_certificates, image, autoscaler } = parts;
     let management = Arc::new(Management { cluster, events, written: controllers.written.clone(), clock });
@@ -144,12 +144,12 @@ async fn run_infrastructure(
     .await;
 }
 
-/// Runs all of them to their end. Each is polled when it is woken itself: `tokio::join!` polls all of them whenever one is.
+/// Runs all futures to their end. Each future is polled only when it is woken itself: `tokio::join!` polls all of them whenever one is woken.
 async fn all<const COUNT: usize>(futures: [BoxFuture<'_, ()>; COUNT]) {
     FuturesUnordered::from_iter(futures).collect().await
 }
 
-/// A reconcile with its context, as the loop takes it.
+/// Binds a reconcile function to its context, as the loop needs it.
 fn with<K, C, R>(context: C, reconcile: fn(Arc<K>, C) -> R) -> impl Fn(Arc<K>) -> R + Send + Sync + 'static
 where
     K: 'static,
@@ -159,7 +159,7 @@ where
     move |object| reconcile(object, context.clone())
 }
 
-/// Drops clients and watches of workload clusters whose Cluster is gone.
+/// Drops clients and watches of workload clusters whose Cluster was deleted.
 async fn forget_clusters(caches: Arc<Caches>, clusters: WorkloadClusters) {
     let mut changes = std::pin::pin!(caches.clusters.0.subscribe());
     while let Some(cluster) = changes.next().await {

@@ -1,4 +1,4 @@
-//! What several controllers use, and the context of each.
+//! Objects that several controllers share, and the context of each controller.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::hypervisor::drivers::Drivers;
 use crate::kube_api::cluster::Kind;
 use crate::kube_api::workload::Workloads;
 
-/// What several controllers use.
+/// The objects that several controllers share.
 pub(crate) struct Shared {
     pub management: Arc<Management>,
     pub caches: Arc<Caches>,

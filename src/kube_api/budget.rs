@@ -1,11 +1,11 @@
-//! What things may take of the memory of this process together, in bytes.
+//! Limits for the memory of this process that several users share, in bytes.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// There is no room for one more.
+/// The error when a budget is used up.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{whose} would take more than {} MiB of memory", .most >> 20)]
 pub struct Crowded {
@@ -13,7 +13,7 @@ pub struct Crowded {
     most: usize,
 }
 
-/// Clones share it.
+/// A budget in bytes. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: Arc<Semaphore>,
@@ -22,7 +22,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// `whose` begins the text of [`Crowded`].
+    /// Creates a budget. `whose` begins the text of [`Crowded`].
     pub fn new(most: usize, whose: &'static str) -> Self {
         Self { left: Arc::new(Semaphore::new(most)), most, whose }
     }
@@ -31,13 +31,13 @@ impl Budget {
         self.most
     }
 
-    /// At once or not at all: things that wait for each other would keep what they have. Dropped, it is given back.
+    /// Takes the whole cost at once or nothing: users that wait for each other would keep their parts. Dropping the permit returns it.
     pub fn take(&self, cost: usize) -> Result<OwnedSemaphorePermit, Crowded> {
         let permits = u32::try_from(cost).unwrap_or(u32::MAX);
         self.left.clone().try_acquire_many_owned(permits).map_err(|_| Crowded { whose: self.whose, most: self.most })
     }
 
-    /// One that is so many times smaller.
+    /// Returns a separate budget that is `by` times smaller.
     #[cfg(test)]
     pub fn divided(&self, by: usize) -> Self {
         Self::new(self.most / by, self.whose)

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use crate::api::name::ObjectKey;
 
-/// A request without an answer for so long is given up, so that no reconcile hangs and a stop stays bounded.
+/// The limit for one request, so that no reconcile hangs and a stop stays bounded.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(20);
-/// Objects of one answer, where a list is read page by page.
+/// The objects of one page, where a list is read page by page.
 pub(super) const PAGE: u32 = 250;
-/// Field manager of patches that are not a status of a controller.
+/// The field manager of all patches except the status patches of controllers.
 pub const FIELD_MANAGER: &str = "capw";
 
 /// A namespaced kind that we read and write.
@@ -35,9 +35,9 @@ impl<K> Kind for K where
 /// The outcome of [`Cluster::create_if_absent`].
 #[derive(Clone, Debug)]
 pub enum Creation<K> {
-    /// It was made by this call.
+    /// This call created the object.
     Made(K),
-    /// An object of that name was there; whose it is, the caller must look.
+    /// An object of that name existed; the caller must check its owner.
     Existing(K),
 }
 
@@ -45,7 +45,7 @@ pub enum Creation<K> {
 #[derive(Clone, Debug)]
 pub struct Listed<K> {
     pub items: Vec<K>,
-    /// Those that do not have the shape of their kind: no more than this is known of them.
+    /// The metadata of the objects that do not match their kind; no more is known of them.
     pub unreadable: Vec<ObjectMeta>,
 }
 
@@ -60,7 +60,7 @@ impl Cluster {
         Self { client }
     }
 
-    /// For watches; requests go through the methods below.
+    /// Returns the client for watches; requests use the methods below.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -69,12 +69,12 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// The object as the API server has it now; `None` when there is none.
+    /// Reads the object from the API server; `None` if it does not exist.
     pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
         request(&what::<K>("get", namespace, name), self.api::<K>(namespace).get_opt(name)).await
     }
 
-    /// The object as the API server has it now, whatever its shape. A list of one, as controllers may list their kinds.
+    /// Reads the object from the API server, whatever its shape. Uses a list with one object, as controllers have the right to list their kinds.
     pub async fn get_raw<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
         let what = what::<K>("list", namespace, name);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &ApiResource::erase::<K>(&()));
@@ -88,7 +88,7 @@ impl Cluster {
         Ok(Some(raw))
     }
 
-    /// As [`Cluster::get`], for kinds that controllers may list and not get.
+    /// As [`Cluster::get`], for kinds that controllers may list but not get.
     pub async fn find<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
         let Some(raw) = self.get_raw::<K>(namespace, name).await? else { return Ok(None) };
         serde_path_to_error::deserialize(&raw)
@@ -96,7 +96,7 @@ impl Cluster {
             .map_err(|error| ApiError::Other(format!("{} {namespace}/{name} cannot be read: {}: correct that field", K::kind(&()), error.path())))
     }
 
-    /// All objects in a namespace that have these labels (`key=value,…`), or all of them.
+    /// Lists the objects in a namespace that have these labels (`key=value,…`), or all of them.
     pub async fn list<K: Kind>(&self, namespace: &str, labels: Option<&str>) -> Result<Listed<K>, ApiError> {
         let api: Api<Guarded<K>> = Api::namespaced(self.client.clone(), namespace);
         let found = request(&what::<K>("list", namespace, ""), api.list(&having(labels))).await?;
@@ -110,7 +110,7 @@ impl Cluster {
         Ok(listed)
     }
 
-    /// The same, in a namespace or in all of them. One that cannot be read is an error: it would be missing in what people are shown.
+    /// Lists objects in a namespace or in all namespaces. An unreadable object is an error, because people would not see that it is missing.
     pub async fn list_in<K: Kind>(&self, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<K>, ApiError> {
         let (what, api) = match namespace {
             Some(namespace) => (what::<K>("list", namespace, ""), self.api::<K>(namespace)),
@@ -119,7 +119,7 @@ impl Cluster {
         Ok(request(&what, api.list(&having(labels))).await?.items)
     }
 
-    /// The same for a kind that may not be served: then it has no objects.
+    /// Lists all objects of a kind that may not be served: then it has no objects.
     pub async fn list_served<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
         match self.list_in(namespace, None).await {
             Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Ok(Vec::new()),
@@ -127,13 +127,13 @@ impl Cluster {
         }
     }
 
-    /// The groups of kinds that the API server serves, in any version.
+    /// Returns the API groups that the API server serves, in any version.
     pub async fn groups(&self) -> Result<Vec<String>, ApiError> {
         let found = request("get /apis", self.client.list_api_groups()).await?;
         Ok(found.groups.into_iter().map(|group| group.name).collect())
     }
 
-    /// Creates the object, or returns the one that has its name.
+    /// Creates the object, or returns the existing object with its name.
     pub async fn create_if_absent<K: Kind>(&self, object: &K) -> Result<Creation<K>, ApiError> {
         let ObjectKey { namespace, name } = key(object)?;
         let api = self.api::<K>(&namespace);
@@ -141,22 +141,22 @@ impl Cluster {
             Ok(made) => Ok(Creation::Made(made)),
             Err(ApiError::AlreadyExists(text)) => match self.get(&namespace, &name).await? {
                 Some(existing) => Ok(Creation::Existing(existing)),
-                // Deleted between the two calls.
+                // The object was deleted between the two calls.
                 None => Err(ApiError::Conflict(text)),
             },
             Err(error) => Err(error),
         }
     }
 
-    /// Replaces the whole object; its `resourceVersion` must be that of the last read, a newer one is a conflict.
+    /// Replaces the whole object. Its `resourceVersion` must be current; a newer one on the server is a conflict.
     pub async fn replace<K: Kind>(&self, object: &K) -> Result<K, ApiError> {
         let ObjectKey { namespace, name } = key(object)?;
         request(&what::<K>("update", &namespace, &name), self.api::<K>(&namespace).replace(&name, &PostParams::default(), object)).await
     }
 
-    /// Server-side apply of `/status` under the field manager of one controller, e.g. `capw-windowsmachine`: fields that
-    /// this manager set before and that `status` lacks are removed; nulls are left out. Any write since the read is a conflict:
-    /// the status of custom resources takes no other precondition, the API server ignores a wrong UID there.
+    /// Applies `/status` server-side under the field manager of one controller, e.g. `capw-windowsmachine`: fields that this manager set before and
+    /// that `status` lacks are removed; nulls are left out. Any write since the read is a conflict: the status of custom resources takes no other
+    /// precondition, the API server ignores a wrong UID there.
     pub async fn apply_status<K: Kind, S: Serialize + Sync>(&self, object: &K, manager: &str, status: &S) -> Result<K, ApiError> {
         let ObjectKey { namespace, name } = key(object)?;
         let what = what::<K>("apply status of", &namespace, &name);
@@ -185,7 +185,7 @@ impl Cluster {
         request(&what::<K>("patch", &namespace, &name), self.api::<K>(&namespace).patch(&name, &parameters, &Patch::Merge(&patch))).await
     }
 
-    /// Adds our finalizer to those that are there. No request when it is there already. A write in between is a conflict.
+    /// Adds our finalizer to the existing ones. Sends no request if it exists already. A write in between is a conflict.
     pub async fn add_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApiError> {
         let mut all = object.finalizers().to_vec();
         if all.iter().any(|f| f == finalizer) {
@@ -195,8 +195,7 @@ impl Cluster {
         self.set_finalizers(object, &all).await.map(Some)
     }
 
-    /// Removes our finalizer and no other; returns what was written. No request when it is gone already; an object that is gone
-    /// is no error.
+    /// Removes only our finalizer and returns the written object. Sends no request if the finalizer is missing; a deleted object is no error.
     pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApiError> {
         let all: Vec<String> = object.finalizers().iter().filter(|f| *f != finalizer).cloned().collect();
         if all.len() == object.finalizers().len() {
@@ -213,7 +212,7 @@ impl Cluster {
         self.merge(object, json!({ "metadata": { "finalizers": finalizers, "resourceVersion": object.resource_version() } })).await
     }
 
-    /// Deletes exactly that object (and that version of it, if given). One that is gone is no error, another one is a conflict.
+    /// Deletes exactly that object (and that version of it, if given). A deleted object is no error; another one of its name is a conflict.
     pub async fn delete_exact<K: Kind>(&self, namespace: &str, name: &str, uid: &str, version: Option<&str>) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: version.map(str::to_owned) };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };

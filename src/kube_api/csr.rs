@@ -1,4 +1,4 @@
-//! Certificate signing requests of a workload cluster: the watch and the approval. Whether one is approved is decided elsewhere.
+//! Certificate signing requests of a workload cluster: the watch and the approval. Other modules decide which requests are approved.
 
 use futures::{Stream, TryStreamExt};
 use jiff::Timestamp;
@@ -14,15 +14,15 @@ use super::watches;
 use super::workload::{Workload, WorkloadError};
 use crate::api::bootstrap_config::JOIN_SIGNER;
 
-/// Reason in the condition of requests for a kubelet's server that we approved.
+/// The reason in the condition of serving certificate requests that we approved.
 pub const SERVING_REASON: &str = "CAPWApprovedServing";
-/// Reason in the condition of the requests to join that we approved.
+/// The reason in the condition of join requests that we approved.
 pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
-/// Bytes of JSON that the names of a machine's requests take: thousands of them.
+/// The most bytes of JSON for the names of a machine's requests: thousands of names.
 const NAMES: usize = 1 << 20;
 
-/// Requests for that signer: those that exist, and every change of one. The stream has its own back-off; its errors are there to be counted and
-/// logged. It ends when there are more than are kept.
+/// Streams the requests for that signer: the existing ones, and every change. The stream has its own back-off; it returns errors so that they can
+/// be counted and logged. It ends when the requests exceed the limit for kept objects.
 pub fn events(
     workload: &Workload,
     signer: &str,
@@ -35,7 +35,7 @@ pub fn events(
     within(workload, what, events)
 }
 
-/// An error of a watch.
+/// Converts an error of a watch.
 pub(super) fn failed(what: &str, error: watcher::Error) -> ApiError {
     match error {
         watcher::Error::InitialListFailed(e) | watcher::Error::WatchStartFailed(e) | watcher::Error::WatchFailed(e) => ApiError::of(what, e),
@@ -44,13 +44,13 @@ pub(super) fn failed(what: &str, error: watcher::Error) -> ApiError {
     }
 }
 
-/// Whether CAPW approved it.
+/// Whether CAPW approved the request.
 pub fn is_approved_here(request: &CertificateSigningRequest) -> bool {
     let conditions = request.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|c| c.type_ == "Approved" && c.reason.as_deref() == Some(APPROVED_REASON))
 }
 
-/// Names of the requests to join that are meant, of those that exist now.
+/// Returns the names of the existing join requests that `is_meant` selects.
 pub async fn names_of(workload: &Workload, is_meant: impl Fn(&CertificateSigningRequest) -> bool) -> Result<Vec<String>, WorkloadError> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
     let of_kubelets = ListParams::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
@@ -58,8 +58,8 @@ pub async fn names_of(workload: &Workload, is_meant: impl Fn(&CertificateSigning
     pages.keep(|request| is_meant(&request).then(|| request.name_any())).await
 }
 
-/// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or recreated
-/// in between is a conflict. `false`: it was gone.
+/// Approves exactly the request that was judged: its UID and version are sent, so a request that was changed or recreated in between is a conflict.
+/// `false`: the request was deleted.
 pub async fn approve(
     workload: &Workload,
     request: &CertificateSigningRequest,
@@ -88,7 +88,7 @@ pub async fn approve(
     }
 }
 
-/// Deletes those requests; ones that are gone are no error.
+/// Deletes those requests; already deleted ones are no error.
 pub async fn delete_of(workload: &Workload, names: &[String]) -> Result<(), WorkloadError> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
     for name in names {

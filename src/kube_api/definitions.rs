@@ -1,4 +1,4 @@
-//! Definitions of kinds, and objects of any kind by their metadata alone. Writes are guarded by the `resourceVersion` in their patch.
+//! Definitions of kinds, and objects of any kind by their metadata only. Writes are guarded by the `resourceVersion` in their patch.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
@@ -9,18 +9,18 @@ use super::error::ApiError;
 use crate::api::definition::{Definition, resource};
 
 impl Cluster {
-    /// A definition; `None` when the kind is not installed.
+    /// Returns a definition; `None` if the kind is not installed.
     pub async fn definition(&self, name: &str) -> Result<Option<Definition>, ApiError> {
         request(&what("get", name), self.definitions().get_opt(name)).await
     }
 
-    /// Merges into the status of a definition.
+    /// Merges a patch into the status of a definition.
     pub async fn merge_definition_status(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
         let patch = Patch::Merge(patch);
         request(&what("patch status of", name), self.definitions().patch_status(name, &parameters(), &patch)).await.map(drop)
     }
 
-    /// Merges into a definition.
+    /// Merges a patch into a definition.
     pub async fn merge_definition(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
         request(&what("patch", name), self.definitions().patch(name, &parameters(), &Patch::Merge(patch))).await.map(drop)
     }
@@ -29,7 +29,7 @@ impl Cluster {
         Api::all_with(self.client().clone(), &resource())
     }
 
-    /// The metadata of all objects of a kind, in all namespaces.
+    /// Returns the metadata of all objects of a kind, in all namespaces.
     pub async fn list_metadata(&self, resource: &ApiResource) -> Result<Vec<ObjectMeta>, ApiError> {
         let what = format!("list {}", resource.plural);
         let api: Api<DynamicObject> = Api::all_with(self.client().clone(), resource);
@@ -45,7 +45,7 @@ impl Cluster {
         }
     }
 
-    /// Merges into an object, or into its status.
+    /// Merges a patch into an object, or into its status.
     pub async fn merge_any(&self, resource: &ApiResource, object: &ObjectMeta, status: bool, patch: &Value) -> Result<(), ApiError> {
         let (namespace, name) = (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default());
         let what = format!("patch {} {namespace}/{name}", resource.plural);

@@ -1,4 +1,4 @@
-//! What empties a Node of a workload cluster. When and whom is decided elsewhere.
+//! The requests that empty a Node of a workload cluster. Other modules decide when they are sent, and for which pods.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
@@ -11,16 +11,16 @@ use super::workload::{Workload, WorkloadError};
 /// The API server's answer to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// It ends now, within its grace period.
+    /// The pod terminates now, within its grace period.
     Told,
-    /// It was gone already, or another pod has its name by now.
+    /// The pod was deleted already, or another pod has its name now.
     Gone,
-    /// Not now; in the words of the API server, with the budget's name where it is one.
+    /// The API server refused the eviction; with its message, which contains the name of the budget if one is the cause.
     Refused(String),
 }
 
 impl Workload {
-    /// Makes exactly the Node that was read unschedulable. One that is gone is no error.
+    /// Makes exactly the Node that was read unschedulable. A deleted Node is no error.
     pub async fn cordon(&self, node: &Node) -> Result<(), WorkloadError> {
         match self.change_read_node(node, json!({ "spec": { "unschedulable": true } })).await {
             Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
@@ -28,9 +28,9 @@ impl Workload {
         }
     }
 
-    /// Asks exactly that pod to leave, as its PodDisruptionBudgets allow. `grace` in seconds goes before its own.
+    /// Evicts exactly that pod, as its PodDisruptionBudgets allow. `grace`, in seconds, overrides the pod's own grace period.
     pub async fn evict(&self, namespace: &str, name: &str, uid: &str, grace: Option<u32>) -> Result<Evicted, WorkloadError> {
-        // kube's own `evict` sends `delete_options`, which the API server passes over: any pod of that name would go.
+        // kube's own `evict` sends `delete_options`, which the API server ignores: any pod of that name would be evicted.
         let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name, "namespace": namespace }, "deleteOptions": exactly(uid, grace) });
         let (api, parameters) = (Api::<Pod>::namespaced(self.client.clone(), namespace), PostParams::default());
         let call = async {
@@ -43,7 +43,7 @@ impl Workload {
         self.call(&format!("evict pods {namespace}/{name}"), call).await
     }
 
-    /// Takes exactly that pod from the API server at once, whatever its containers do. One that is gone is no error.
+    /// Deletes exactly that pod from the API server at once, whatever its containers do. A deleted pod is no error.
     pub async fn delete_pod_by_force(&self, namespace: &str, name: &str, uid: &str) -> Result<(), WorkloadError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         match self.call(&format!("delete pods {namespace}/{name}"), api.delete(name, &exactly(uid, Some(0)))).await {
@@ -58,7 +58,7 @@ fn exactly(uid: &str, grace: Option<u32>) -> DeleteParams {
     DeleteParams { grace_period_seconds: grace, preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// What an error status says of the pod; `None` when it says something of us or of the API server.
+/// Returns what an error status means for the pod; `None` if it is about us or the API server.
 fn judge(status: &Status) -> Option<Evicted> {
     let details = status.details.as_ref();
     let causes = details.map(|d| d.causes.as_slice()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What the Kubernetes API answered when it did not do what was asked, in the classes that decide what happens next.
+//! Failed requests to the Kubernetes API, in the classes that decide what happens next.
 //!
-//! Built from kube's error in one place. Texts name request and object and never hold the body of a request.
+//! Created from kube's error in one place. Messages name the request and the object and never contain the body of a request.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use thiserror::Error;
 use super::limits::TooMuch;
 use crate::causes::chain;
 
-/// Characters of a server's message that are kept.
+/// The most characters of a server's message that are kept.
 const TEXT: usize = 1000;
 
-/// When to try again after a failure.
+/// When to retry after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// At once: what was read is stale, the next read will differ.
+    /// At once: the object that was read is stale, the next read will differ.
     Soon,
     /// After the object's own exponential back-off.
     Backoff,
@@ -24,17 +24,17 @@ pub enum Retry {
     OnChange,
 }
 
-/// A failed request. The text of each variant says which request it was and what the server said.
+/// A failed request. The message of each variant names the request and has the server's answer.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ApiError {
-    /// The object is not there. Reads return `None` instead.
+    /// The object does not exist. Reads return `None` instead.
     #[error("{0}")]
     NotFound(String),
-    /// The server does not know the path, because it serves no such kind. The answer is a page, as of something that stands in front of a server:
-    /// it says nothing of an object.
+    /// The server does not know the path, because it does not serve the kind. The answer is a page, like the answer of a proxy in front of a
+    /// server: it proves nothing about an object.
     #[error("{0}")]
     NotServed(String),
-    /// Another client changed the object, or it was deleted and made again.
+    /// Another client changed the object, or it was deleted and recreated.
     #[error("{0}")]
     Conflict(String),
     /// An object of that name exists.
@@ -43,22 +43,22 @@ pub enum ApiError {
     /// Our credentials may not do this.
     #[error("{0}; grant it to this user, e.g. by config/rbac of this provider")]
     Forbidden(String),
-    /// A ResourceQuota of the namespace leaves no room. It names the request without the object, so that the text stays the same.
+    /// A ResourceQuota of the namespace is used up. The message names the request without the object, so that it stays the same.
     #[error("{0}; raise the ResourceQuota, or make room in it")]
     QuotaExceeded(String),
-    /// Our credentials are not accepted at all.
+    /// The server does not accept our credentials.
     #[error("{0}; the credentials are wrong or have expired")]
     Unauthorized(String),
-    /// The server refuses the request as it is.
+    /// The server refuses the request as invalid.
     #[error("{0}")]
     Invalid(String),
-    /// No answer, or the answer of something that stands in front of the server.
+    /// The server did not answer, or a proxy in front of it answered instead.
     #[error("{0}")]
     Unreachable(String),
-    /// The server asks for patience.
+    /// The server requests a delay.
     #[error("the API server is busy and asks to wait {}s", .after.as_secs())]
     Throttled { after: Duration },
-    /// The server answers with more than we read.
+    /// The server's answer is larger than we read.
     #[error("{0}")]
     TooLarge(String),
     #[error("{0}")]
@@ -66,7 +66,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// `what` is the request in the words of `kubectl`, e.g. `patch windowsmachines lab/win-1`.
+    /// Converts kube's error. `what` is the request as `kubectl` would name it, e.g. `patch windowsmachines lab/win-1`.
     pub fn of(what: &str, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::answered(what, &status),
@@ -75,7 +75,7 @@ impl ApiError {
                 let text = format!("{what}: {}", chain(e.as_ref()));
                 match e.downcast_ref() {
                     Some(TooMuch::Large(_) | TooMuch::Costly(_)) => Self::TooLarge(text),
-                    // That passes, and says nothing of the server.
+                    // This is temporary, and independent of the server.
                     Some(TooMuch::Crowded { .. }) => Self::Other(text),
                     Some(TooMuch::NoAnswer(_) | TooMuch::Slow(_)) | None => Self::Unreachable(text),
                 }
@@ -90,7 +90,7 @@ impl ApiError {
         }
     }
 
-    /// From an error status of the API server.
+    /// Converts an error status of the API server.
     pub(crate) fn answered(what: &str, status: &Status) -> Self {
         let text = format!("{what}: {}", short(&status.message));
         let uid_differs = || {
@@ -109,7 +109,7 @@ impl ApiError {
         } else if status.is_forbidden() {
             Self::Forbidden(text)
         } else if status.is_invalid() && uid_differs() {
-            // A patch that carries the UID of a former object of this name.
+            // The patch carries the UID of a former object of this name.
             Self::Conflict(text)
         } else {
             match status.code {
@@ -144,12 +144,12 @@ impl ApiError {
         }
     }
 
-    /// Whether the server has understood the request and does not want it: the same one will be refused again.
+    /// Whether the server understood the request and refuses it: the same request will be refused again.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Forbidden(_) | Self::QuotaExceeded(_) | Self::Invalid(_))
     }
 
-    /// Not before that time, because the server asked for it.
+    /// Returns the shortest delay, as the server requested it.
     pub fn not_before(&self) -> Duration {
         match self {
             Self::Throttled { after } => *after,
@@ -173,7 +173,7 @@ impl ApiError {
     }
 }
 
-/// What stands in front of a server may answer with a whole page: its beginning is enough for a condition.
+/// Cuts a message: a proxy in front of a server may answer with a whole page, whose beginning is enough for a condition.
 fn short(message: &str) -> String {
     match message.char_indices().nth(TEXT) {
         Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
@@ -195,7 +195,7 @@ mod tests {
         let class = |code, reason| ApiError::answered("get x", &status(code, reason)).label();
         for (code, reason, label) in [
             (404, "NotFound", "not_found"),
-            // What kube says of a page.
+            // kube's text for an answer that is a page.
             (404, "Failed to parse error data", "not_served"),
             (409, "AlreadyExists", "already_exists"),
             (409, "Conflict", "conflict"),
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(ApiError::answered("patch x", &status).label(), "conflict");
     }
 
-    /// The text does not change with the object: another try with another name brings nothing new.
+    /// The message does not change with the object, so another attempt with another name is no change.
     #[test]
     fn a_full_quota_is_told_without_the_object() {
         let told = |name: &str| {

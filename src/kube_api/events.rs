@@ -1,4 +1,4 @@
-//! Events: one for each change of mind, none for repetitions. A lost event never fails a reconcile.
+//! Events: one for each change of state, none for repetitions. A lost event never fails a reconcile.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,16 +13,16 @@ use tokio::time::Instant;
 use crate::api::condition::Reason;
 use crate::causes::chain;
 
-/// The API server forgets events after an hour; what still holds then is told again.
+/// The API server deletes events after an hour; an event that still applies then is sent again.
 const TOLD: Duration = Duration::from_secs(3_300);
 const LIMIT: Duration = Duration::from_secs(5);
-/// The API server's limit of a note.
+/// The API server's limit for a note.
 const NOTE_BYTES: usize = 1_000;
 
-/// Called with `published` or `lost` after each attempt, for metrics.
+/// A counter, called with `published` or `lost` after each attempt, for metrics.
 pub type Count = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// Publishes events in the name of this program.
+/// Publishes events with this program as the reporter.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
@@ -32,14 +32,14 @@ pub struct Events {
 }
 
 impl Events {
-    /// `instance` is the name of this process, e.g. of its pod.
+    /// Creates a publisher. `instance` is the name of this process, e.g. of its pod.
     pub fn new(client: Client, instance: &str, count: Count) -> Self {
         let reporter = Reporter { controller: "capw.cluster.x-k8s.io".into(), instance: Some(instance.into()) };
         Self { client, reporter, count, told: Arc::default() }
     }
 
-    /// Warns about the object, unless that was the last thing said about this object and action.
-    /// `action` is in PascalCase; `note` is cut after 1000 bytes.
+    /// Sends a warning about the object, unless the last event about this object and action was the same. `action` is in PascalCase; `note` is cut
+    /// after 1000 bytes.
     pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: Reason, action: &str, note: &str) {
         let reference = object.object_ref(&());
         let subject = hash(&(&reference.uid, &reference.namespace, &reference.name, action));
@@ -48,7 +48,7 @@ impl Events {
             return;
         }
         let event = Event { type_: EventType::Warning, reason: reason.to_string(), note: Some(cut(note)), action: action.into(), secondary: None };
-        // A new recorder each time: its own memory takes a changed note for a repetition and drops it.
+        // A new recorder each time: a reused one treats a changed note as a repetition and drops it.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         let outcome = match tokio::time::timeout(LIMIT, recorder.publish(&event, &reference)).await {
             Ok(Ok(())) => "published",

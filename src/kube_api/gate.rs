@@ -1,6 +1,5 @@
-//! What keeps workload clusters that do not answer, or answer late, from holding up the others: only so many requests wait at the same time, to one
-//! cluster and to all of them, and while a cluster is known not to answer, only one now and then is sent at all. The passes of its objects end at once
-//! meanwhile.
+//! Keeps workload clusters that answer late or not at all from delaying the others. The number of waiting requests is limited, for one cluster and
+//! for all of them. While a cluster is known not to answer, only a few requests are sent, and the other passes of its objects end at once.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,23 +13,23 @@ use super::cluster::REQUEST_LIMIT;
 use super::error::ApiError;
 use crate::registry::Registry;
 
-/// Passes of a controller at the same time, unless it is told otherwise.
+/// The default number of passes of a controller at the same time.
 const PASSES: usize = 32;
-/// So long a request waits for its turn; a server that answers is never as far behind. A request that takes longer is a late one.
+/// The longest wait for a turn, which a server that answers never needs. A request that takes longer than this is late.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Requests in a row without an answer, after which the server is given a rest.
+/// The failed requests in a row after which no requests are sent to the server for a while.
 const FAILURES: u32 = 5;
 /// The first rest; each further one is twice as long.
 const REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// Clones share everything.
+/// The gate of a workload cluster. Clones share everything.
 #[derive(Clone)]
 pub struct Gate(Arc<Shared>);
 
 struct Shared {
     turns: Semaphore,
-    /// For late requests to this cluster, and to all clusters together.
+    /// The places for late requests to this cluster, and to all clusters together.
     late: Semaphore,
     all_late: Arc<Semaphore>,
     state: Mutex<State>,
@@ -38,15 +37,15 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// In a row.
+    /// The failures in a row.
     failures: u32,
-    /// What the last one said.
+    /// The error of the last failure.
     cause: String,
-    /// Until then nothing is sent.
+    /// No request is sent before this time.
     rests_until: Option<Instant>,
 }
 
-/// That of a cluster beside which there is no other.
+/// The gate of a single cluster.
 impl Default for Gate {
     fn default() -> Self {
         Gates::default().of("")
@@ -54,7 +53,7 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Sends a request, unless the server does not answer: then the error is that of its last request.
+    /// Sends a request, unless the server does not answer: then returns the error of its last request.
     pub async fn pass<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
         let _turn = match timeout(PATIENCE, self.0.turns.acquire()).await {
             Ok(Ok(turn)) => turn,
@@ -71,7 +70,7 @@ impl Gate {
         answer
     }
 
-    /// A late request is given up if there are as many as may be: its pass may serve another cluster.
+    /// Waits for the answer. A late request is given up if the places for late requests are taken: its pass may serve another cluster.
     async fn wait_for<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
         let mut call = pin!(call);
         if let Ok(answer) = timeout(PATIENCE, call.as_mut()).await {
@@ -84,8 +83,8 @@ impl Gate {
     }
 }
 
-/// The gates in use, by fingerprint of the kubeconfig: Secrets that hold the same one share a gate. What says less than all of a kubeconfig, such as
-/// its server and user, proves nothing, and would let one tenant fill the gate of another.
+/// The gates in use, by fingerprint of the kubeconfig: Secrets with the same kubeconfig share a gate. A part of the kubeconfig, e.g. server and
+/// user, is not enough: one tenant could fill the gate of another.
 pub struct Gates {
     gates: Registry<String, Shared>,
     passes: usize,
@@ -99,8 +98,8 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// `passes`: those of a controller at the same time. Requests to one cluster take at most half of them, and a quarter if they are late; late ones
-    /// to all clusters take at most half.
+    /// Creates the gates. `passes` is the number of passes of a controller at the same time. Requests to one cluster take at most half of them, and
+    /// a quarter if they are late; late requests to all clusters take at most half.
     pub fn new(passes: usize) -> Self {
         Self { gates: Registry::default(), passes, late: Arc::new(Semaphore::new((passes / 2).max(1))) }
     }
@@ -113,7 +112,7 @@ impl Gates {
 }
 
 impl State {
-    /// Why nothing is sent now. After a rest, one request goes first; the others wait for what becomes of it.
+    /// Returns why nothing is sent now. After a rest, one request is sent first; the others wait for its result.
     fn rest(&mut self) -> Option<String> {
         let until = self.rests_until?;
         if until > Instant::now() {
@@ -148,7 +147,7 @@ mod tests {
         Err(ApiError::Unreachable("connection refused".into()))
     }
 
-    /// As the passes of a controller use it.
+    /// With as many requests as a controller has passes.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_hangs_holds_no_more_than_its_turns_and_soon_only_one() {
         let gate = Gate::default();
@@ -157,7 +156,7 @@ mod tests {
         let took = |_| start.elapsed();
         let ended = join_all((0..32).map(|_| async { hang().await.map_err(took).unwrap_err() })).await;
         assert_eq!(ended.iter().filter(|took| **took <= 2 * PATIENCE).count(), PASSES - PASSES / 4, "they give their pass back");
-        // From now on it is known.
+        // From now on the gate knows that the server does not answer.
         let start = Instant::now();
         assert_eq!(hang().await, Err(ApiError::Unreachable("no answer".into())));
         assert_eq!(start.elapsed(), Duration::ZERO);
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(ended.iter().filter(|took| !took.is_zero()).count(), 1, "one of them asks");
     }
 
-    /// A server that answers in the end is never given a rest.
+    /// A server that answers in the end never gets a rest.
     #[tokio::test(start_paused = true)]
     async fn clusters_that_answer_late_leave_half_of_the_passes() {
         let gates = Gates::new(PASSES);
@@ -210,7 +209,7 @@ mod tests {
             assert_eq!(sent.load(Ordering::Relaxed), sent_by_then, "after {rest}s");
         }
         sleep(LONGEST_REST).await;
-        // Any answer will do.
+        // Any answer ends the rest.
         gate.pass(async { Err::<(), _>(ApiError::Forbidden("no".into())) }).await.unwrap_err();
         for _ in 0..4 {
             assert_eq!(fail().await.unwrap_err().label(), "unreachable");

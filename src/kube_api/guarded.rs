@@ -1,4 +1,4 @@
-//! Objects of the API server, one of which may not have the shape of its kind.
+//! Objects of the API server that may not match their kind.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// An object, or the metadata of one that cannot be read, so that a watch or a listing goes on with the rest.
+/// An object, or the metadata of an unreadable one, so that a watch or a listing continues with the rest.
 ///
-/// It does what kube's `DeserializeGuard` does, which builds a tree of each object, and copies it, before it reads it; this one reads the text. It can be
-/// read from JSON only, and in the event of a watch the type has to come before the object, as the API server writes it.
+/// It has the same purpose as kube's `DeserializeGuard`, which builds and copies a tree of each object before it reads it; this type reads the
+/// text. It can be read from JSON only, and in the event of a watch the type has to come before the object, as the API server writes it.
 #[derive(Clone, Debug)]
 pub struct Guarded<K>(pub Result<K, InvalidObject>);
 

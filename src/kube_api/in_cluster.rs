@@ -1,5 +1,5 @@
-//! The cluster that this process runs in, as a workload cluster. Address and CA come from what `kubeadm join` reads itself, the
-//! ConfigMap `kube-public/cluster-info`: the address inside a pod is not reachable for a new node.
+//! The cluster that this process runs in, as a workload cluster. Its address and CA come from the ConfigMap `kube-public/cluster-info`, which
+//! `kubeadm join` reads too: a new node cannot reach the address that pods use.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use super::workload::{Workload, WorkloadError};
 
 const SOURCE: &str = "ConfigMap kube-public/cluster-info";
 
-/// With the client of this process, and address and CA of `cluster-info`.
+/// Returns the cluster with the client of this process, and the address and CA of `cluster-info`.
 pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
     let unread = Workload {
         client: client.clone(),
@@ -29,7 +29,7 @@ pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
     Ok(Workload { ca_pem: Some(ca_pem), server, fingerprint: HEXLOWER.encode(&Sha256::digest(text.as_bytes())), ..unread })
 }
 
-/// Server and CA, in PEM.
+/// Returns the server and the CA in PEM.
 fn read(text: &str) -> Result<(String, String), &'static str> {
     const MISSING: &str = "nodes that join read server and certificate-authority-data there; `kubeadm init phase bootstrap-token` makes it";
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| "it holds no kubeconfig in YAML")?;

@@ -1,7 +1,7 @@
-//! What the group of our join tokens must be allowed in a workload cluster, so that `kubeadm join` works with it.
+//! The rights that the group of our join tokens needs in a workload cluster, so that `kubeadm join` works.
 //!
-//! kubeadm grants the same to its own group; ours is separate so that only CAPW approves its certificates. Objects are
-//! read first and written only when they differ: when nothing changes, nothing is written.
+//! kubeadm grants the same rights to its own group; ours is separate so that only CAPW approves its certificates. Objects are read first and
+//! written only when they differ.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
@@ -14,14 +14,14 @@ use super::workload::{Workload, WorkloadError};
 use crate::api::bootstrap_config::JOIN_GROUP;
 
 const NAMESPACE: &str = "kube-system";
-/// Name of the object that [`ensure_proxy`] keeps.
+/// The name of the object that [`ensure_proxy`] maintains.
 pub const NODE_PROXIER: &str = "capw:node-proxier";
-/// Names of the objects that [`ensure`] keeps.
+/// The name of the objects that [`ensure`] maintains.
 pub const NODE_BOOTSTRAPPER: &str = "capw:node-bootstrapper";
 pub const GET_NODES: &str = "capw:get-nodes";
 pub const JOIN_CONFIGURATION: &str = "capw:join-configuration";
 
-/// Makes the rights what they must be. Returns whether anything was written.
+/// Creates or corrects the rights. Returns whether anything was written.
 pub async fn ensure(workload: &Workload) -> Result<bool, WorkloadError> {
     let client = || workload.client.clone();
     let same = |a: &ClusterRoleBinding, b: &ClusterRoleBinding| a.role_ref == b.role_ref && a.subjects == b.subjects;
@@ -37,7 +37,7 @@ pub async fn ensure(workload: &Workload) -> Result<bool, WorkloadError> {
     Ok(written)
 }
 
-/// Lets kube-proxy work with the certificate of the node it runs on. Returns whether anything was written.
+/// Lets kube-proxy use the certificate of the node it runs on. Returns whether anything was written.
 pub async fn ensure_proxy(workload: &Workload) -> Result<bool, WorkloadError> {
     let same = |a: &ClusterRoleBinding, b: &ClusterRoleBinding| a.role_ref == b.role_ref && a.subjects == b.subjects;
     keep(workload, &Api::all(workload.client.clone()), proxy_binding(), same).await
@@ -94,7 +94,7 @@ fn proxy_binding() -> ClusterRoleBinding {
     ClusterRoleBinding { metadata: named(NODE_PROXIER, None), role_ref: role("ClusterRole", "system:node-proxier"), subjects: group("system:nodes") }
 }
 
-/// kubeadm refuses to join a name that is taken, so it looks first.
+/// kubeadm refuses to join with a name that exists, so it reads the Node first.
 fn get_nodes() -> ClusterRole {
     ClusterRole { metadata: named(GET_NODES, None), rules: rule("nodes", &[]), ..Default::default() }
 }

@@ -1,15 +1,15 @@
-//! How large an object is.
+//! The size of an object.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Bytes of its JSON, which is not made.
+/// Returns the bytes of the object's JSON without creating it.
 pub fn size(object: &impl Serialize) -> usize {
     let mut counted = Counted(0);
     match serde_json::to_writer(&mut counted, object) {
         Ok(()) => counted.0,
-        // It came as JSON.
+        // The object was read from JSON, so this cannot fail.
         Err(_) => 0,
     }
 }

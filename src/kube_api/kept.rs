@@ -1,5 +1,5 @@
-//! What is kept of the objects that watches of workload clusters show: it has a budget, of which one cluster gets a part. An API server that shows
-//! objects without end takes no more, and its cluster is treated like one whose watch does not work.
+//! A memory budget for the objects that watches of workload clusters keep; each cluster gets a part. An API server with endless objects takes no
+//! more than that, and its cluster is treated like one whose watch does not work.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ use super::error::ApiError;
 use super::json::size;
 use super::workload::{Workload, WorkloadError};
 
-/// Of all workload clusters, and of one. A new listing is there beside the one before; each may hold all Nodes of the largest cluster that
-/// Kubernetes supports.
+/// The budgets of all workload clusters, and of one. A new listing is kept beside the previous one; each may hold all Nodes of the largest cluster
+/// that Kubernetes supports.
 const BUDGET: usize = 192 << 20;
 const SHARE: usize = 96 << 20;
-/// What an object takes beside the bytes of its JSON.
+/// The memory of an object besides the bytes of its JSON.
 const OBJECT: usize = 512;
 
 /// The budget of one workload cluster. Clones share it.
 #[derive(Clone)]
 pub struct Keeping(Vec<Budget>);
 
-/// That of a cluster beside which there is no other.
+/// The budget of a single cluster.
 impl Default for Keeping {
     fn default() -> Self {
         Self(vec![Budget::new(SHARE, "what watches of this API server show")])
@@ -49,13 +49,13 @@ impl Keeping {
 }
 
 type Place = Vec<OwnedSemaphorePermit>;
-/// By namespace and name.
+/// The places of objects, by namespace and name.
 type Places = HashMap<(Option<String>, String), Place>;
 
-/// The places of the objects that one watch has shown and that are still there.
+/// The places of the existing objects of one watch.
 struct Held {
     workload: Workload,
-    /// In the words of `kubectl`, e.g. `watch nodes`.
+    /// The request as `kubectl` would name it, e.g. `watch nodes`.
     what: String,
     listed: Places,
     /// A listing that is not complete yet.
@@ -84,7 +84,7 @@ impl Held {
     }
 }
 
-/// What a watch shows, as long as its objects are within the budget of its cluster. Then an error says so, and the stream ends.
+/// Streams the events of a watch while its objects are within the budget of its cluster. Beyond it, the stream ends with an error.
 pub(super) fn within<K: ResourceExt + Serialize + Send + 'static>(
     workload: &Workload,
     what: &str,
@@ -121,7 +121,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": name, "namespace": "lab"}, "data": {"x": "x".repeat(bytes)}})).unwrap()
     }
 
-    /// The budgets of these tests are so much smaller, because they count each byte.
+    /// The budgets of these tests are smaller by this factor, because each byte is counted.
     const SMALLER: usize = 96;
     const MUCH: usize = (1 << 20) / SMALLER;
 
@@ -143,12 +143,12 @@ mod tests {
     type Watch = BoxStream<'static, Result<Event<ConfigMap>, WorkloadError>>;
 
     fn watch(all: &Budget, events: Vec<Event<ConfigMap>>) -> Watch {
-        // It does not end by itself.
+        // Keeps the stream open after the last event.
         let events = stream::iter(events.into_iter().map(Ok)).chain(stream::pending());
         within(&workload(all), "watch configmaps", events)
     }
 
-    /// How many events come, and what the error says that ends them.
+    /// Returns the number of events, and the error that ends them.
     fn read(watch: &mut Watch) -> (usize, Option<String>) {
         let mut count = 0;
         loop {
@@ -196,7 +196,7 @@ mod tests {
         let all = of_all();
         let many = |event: fn(ConfigMap) -> Event<ConfigMap>| (0..200).map(move |_| event(map("c0", MUCH)));
         let mut events = listing(40);
-        // Another listing, whose objects are there beside those of the first one.
+        // The objects of another listing are kept beside the objects of the first one.
         events.extend(listing(40));
         events.extend(many(Event::Apply));
         events.extend((0..40).map(|number| Event::Delete(map(&format!("c{number}"), 0))));

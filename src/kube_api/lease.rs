@@ -1,8 +1,8 @@
-//! Leader election on a Lease, so that of several processes one works.
+//! Leader election on a Lease, so that only one of several processes works.
 //!
-//! Rules: a foreign lease is dead when it was *seen* unchanged for its duration by our own monotonic clock (remote clocks are
-//! never compared); every write is a replace with the version that was read; we stop working before anybody may take over
-//! (renew deadline < duration); a graceful stop gives the lease back. A process that loses it must exit.
+//! Rules: a foreign lease is dead when it was *seen* unchanged for its duration by our own monotonic clock (remote clocks are never compared);
+//! every write is a replace with the version that was read; we stop working before another process may take over (renew deadline < duration); a
+//! graceful stop releases the lease. A process that loses the lease must exit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::error::ApiError;
 
-/// Wall clock, for the times in the Lease that people read.
+/// The wall clock, for the times in the Lease that people read.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Which lease, and how fast. `retry < renew_deadline < duration`.
+/// The lease and its intervals: `retry < renew_deadline < duration`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub namespace: String,
     pub name: String,
-    /// Unique among all processes that ever want it.
+    /// The identity, unique among all processes that compete for the lease.
     pub identity: String,
-    /// After that time without a renewal others take over.
+    /// The time without a renewal after which others take over.
     pub duration: Duration,
-    /// After that time without a renewal we stop.
+    /// The time without a renewal after which we stop.
     pub renew_deadline: Duration,
     pub retry: Duration,
 }
 
 impl Settings {
-    /// The values that Kubernetes' own components use.
+    /// Creates settings with the intervals that Kubernetes' own components use.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -47,12 +47,12 @@ impl Settings {
     }
 }
 
-/// A contender for the lease, and the lease once [`Lease::acquire`] has returned.
+/// A candidate for the lease, which holds it once [`Lease::acquire`] has returned.
 pub struct Lease {
     api: Api<LeaseObject>,
     settings: Settings,
     clock: Clock,
-    /// What another holder wrote last, and when we saw that first.
+    /// The last state that another holder wrote, and when we first saw it.
     seen: Option<(LeaseSpec, Instant)>,
     /// When the request of the last successful write was sent.
     renewed: Instant,
@@ -71,7 +71,7 @@ impl Lease {
         Self { api, settings, clock, seen: None, renewed: Instant::now() }
     }
 
-    /// Returns when this process holds the lease. Failures are logged and repeated; drop the future to stop waiting.
+    /// Returns when this process holds the lease. Failures are logged and retried; drop the future to stop waiting.
     pub async fn acquire(&mut self) {
         let mut said = String::new();
         loop {
@@ -89,12 +89,12 @@ impl Lease {
         }
     }
 
-    /// Renews the lease and returns only when it is lost, with the reason. Stop all work then.
+    /// Renews the lease and returns only when it is lost, with the reason. The caller must stop all work then.
     pub async fn hold(&mut self) -> String {
         loop {
             sleep(self.settings.retry).await;
             let left = self.settings.renew_deadline.saturating_sub(self.renewed.elapsed());
-            // A request that hangs leaves time for others.
+            // A request that hangs leaves time for further attempts.
             match timeout(left.min(self.settings.renew_deadline / 3), self.attempt()).await {
                 Ok(Ok(Attempt::Held)) => continue,
                 Ok(Ok(Attempt::HeldByOther(holder))) => return format!("{holder} took it"),
@@ -107,7 +107,7 @@ impl Lease {
         }
     }
 
-    /// Gives the lease back, so that another process need not wait for it to run out. Call it after all work has stopped.
+    /// Releases the lease, so that another process need not wait for it to expire. Call it after all work has stopped.
     pub async fn release(&mut self) -> Result<(), ApiError> {
         let Some(mut object) = self.read().await? else { return Ok(()) };
         if object.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) != Some(&self.settings.identity) {
@@ -133,7 +133,7 @@ impl Lease {
         call.map(|_| ()).map_err(|e| ApiError::of(&format!("update leases {}", self.name()), e))
     }
 
-    /// Reads, and writes if the lease is ours or may be taken.
+    /// Reads the lease, and writes it if it is ours or may be taken.
     async fn attempt(&mut self) -> Result<Attempt, ApiError> {
         let sent = Instant::now();
         let now = MicroTime((self.clock)());
@@ -176,7 +176,7 @@ impl Lease {
         }
     }
 
-    /// Whether another holder's lease was seen unchanged for as long as it is good.
+    /// Whether another holder's lease was seen unchanged for its whole duration.
     fn is_dead(&mut self, spec: &LeaseSpec) -> bool {
         let duration = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).map_or(self.settings.duration, Duration::from_secs);
         match &self.seen {

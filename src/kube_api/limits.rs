@@ -1,9 +1,9 @@
-//! A layer around a Kubernetes client: no answer is awaited forever, and none may grow without end. Watches have their own limit of time
-//! ([`super::watches`]); a single event of one may not grow without end either.
+//! A layer around a Kubernetes client that limits the time and the size of every answer. Watches have their own limit of time ([`super::watches`]);
+//! the size of a single event is limited too.
 //!
-//! What is read of the answers of workload clusters at the same time has a budget, of which one cluster gets a part: none of them can take
-//! the memory of this process. An answer gives its part back when its body is dropped. kube-client decodes it in the same step in which it
-//! reads the end of the body, so that beyond the budget no more than one answer for each thread is decoded.
+//! The answers of workload clusters that are read at the same time have a budget, and each cluster gets a part: none of them can take the memory of
+//! this process. An answer returns its part when its body is dropped. kube-client decodes an answer in the same step in which it reads the end of
+//! the body, so that beyond the budget at most one answer for each thread is decoded.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,19 +19,19 @@ use tower::{BoxError, Layer, Service};
 
 use super::budget::{Budget, Crowded};
 
-/// Until an answer begins. Requests have the same limit for the whole answer; those of watches and their listings have this one.
+/// The limit until an answer begins. Requests have the same limit for the whole answer; watches and their listings have this one.
 const BEGIN: Duration = super::cluster::REQUEST_LIMIT;
-/// From then on, for the rest of an answer that is no watch.
+/// The limit from then on, for the rest of an answer that is not a watch.
 const REST: Duration = Duration::from_secs(60);
-/// An object: etcd stores no larger ones than 1.5 MiB by default, and no one sets that to more than some MiB.
+/// The most bytes of an object: etcd stores at most 1.5 MiB by default, and nobody raises that to more than some MiB.
 const OBJECT: usize = 16 << 20;
-/// A list of the management cluster, which is read whole. Workload clusters answer with pages, no larger than an object.
+/// The most bytes of a list of the management cluster, which is read whole. Workload clusters answer with pages, no larger than an object.
 const LIST: usize = 256 << 20;
-/// Of all workload clusters at the same time, and of one.
+/// The budgets of all workload clusters at the same time, and of one.
 const BUDGET: usize = 64 << 20;
 const SHARE: usize = 24 << 20;
-/// What else they are spent for: a server may send each byte alone, and an answer may consist of little but `{`, `[` and `,`, each of which begins
-/// a value that is larger in memory. Most of all an object in a list, whose fields all take their place whether they are there or not.
+/// Further costs against the budgets. A server may send each byte alone, and an answer may consist mostly of `{`, `[` and `,`, each of which begins
+/// a value that is larger in memory. An object in a list costs most: all its fields take their place, whether they are set or not.
 const FRAME: usize = 128;
 const VALUE: usize = 32;
 const ELEMENT: usize = 256;
@@ -51,10 +51,10 @@ pub(super) enum TooMuch {
     Crowded(#[from] Crowded),
 }
 
-/// The layer.
+/// The layer that limits answers.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a list.
+    /// The most bytes of a list.
     list: usize,
     budgets: Vec<Budget>,
 }
@@ -69,7 +69,7 @@ impl Limits {
         Budget::new(BUDGET, "answers of all workload clusters that are read at the same time")
     }
 
-    /// Of one workload cluster.
+    /// The limits of one workload cluster.
     pub fn of_workload(all: &Budget) -> Self {
         Self { list: OBJECT, budgets: vec![Budget::new(SHARE, "answers of this API server that are read at the same time"), all.clone()] }
     }
@@ -90,7 +90,7 @@ impl<S> Layer<S> for Limits {
     }
 }
 
-/// The service around the client's own.
+/// The service around the client's own service.
 #[derive(Clone)]
 pub struct Limited<S> {
     inner: S,
@@ -121,7 +121,7 @@ where
     }
 }
 
-/// What an answer may be.
+/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Watch,
@@ -149,11 +149,11 @@ impl Answer {
 pub struct LimitedBody<B> {
     inner: Pin<Box<B>>,
     kind: Answer,
-    /// Bytes so far; of a watch, those of the event that has begun.
+    /// The bytes so far; for a watch, of the event that has begun.
     read: usize,
-    /// The last one that is no white space.
+    /// The last byte that is not white space.
     last: u8,
-    /// What they cost, and the same of each budget.
+    /// The cost of the bytes so far, and the permits for it from each budget.
     cost: usize,
     held: Vec<OwnedSemaphorePermit>,
     limits: Limits,
@@ -191,7 +191,7 @@ impl<B> LimitedBody<B> {
         Ok(())
     }
 
-    /// What its values cost beside their bytes.
+    /// Returns the cost of the values besides their bytes.
     fn cost_of_values(&mut self, data: &[u8]) -> usize {
         let mut cost = 0;
         for byte in data.iter().filter(|byte| !byte.is_ascii_whitespace()) {
@@ -235,7 +235,7 @@ mod tests {
 
     const NODE: &str = "/api/v1/nodes/a";
 
-    /// The same chunk again and again, or nothing at all.
+    /// The same chunk repeated, or nothing at all.
     struct Chunks(Option<Bytes>, usize);
 
     impl Body for Chunks {
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(read_with(&limits, "/api/v1/pods?limit=250", Some(mib), 17).await, Err("the answer is larger than 16 MiB".into()));
     }
 
-    /// Each cluster has one answer whose end is still to come.
+    /// Each cluster has one answer that has not ended.
     #[tokio::test]
     async fn answers_of_all_workload_clusters_have_one_budget_and_give_it_back() {
         let (all, mib) = (Limits::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
@@ -353,7 +353,7 @@ mod tests {
             (NODE, "{},".repeat(1 << 16), 16, false),
             (NODE, r#"{"name":"DNS","value":"10.0.0.10"},"#.repeat(1 << 10), 50, true),
             (NODE, r#"{"name":"DNS","value":"10.0.0.10"}, "#.repeat(1 << 10), 80, false),
-            // Objects in objects, as in what says who manages which field.
+            // Objects in objects, as in the list of managed fields.
             (NODE, r#""f:name":{},"#.repeat(1 << 10), 150, true),
             ("/api/v1/nodes?&watch=true", format!("{{\"object\":{}}}\n", "[]".repeat(1 << 10)), 10_000, true),
         ] {

@@ -1,4 +1,4 @@
-//! Reading, watching and changing objects of any kind of a workload cluster: what its Linux nodes run.
+//! Reads, watches and changes objects of any kind of a workload cluster: the components of its Linux nodes.
 
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
@@ -15,7 +15,7 @@ use super::workload::{Workload, WorkloadError};
 use crate::api::components::LINUX_SIDE_MANAGER;
 use crate::api::listing::Listing;
 
-/// What a watch follows.
+/// The objects that a watch follows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Watched {
     /// All objects of a kind.
@@ -26,7 +26,7 @@ pub enum Watched {
     },
 }
 
-/// Events of a watch.
+/// The events of a watch.
 pub type Changes = BoxStream<'static, Result<watcher::Event<DynamicObject>, WorkloadError>>;
 
 impl Watched {
@@ -37,7 +37,7 @@ impl Watched {
         }
     }
 
-    /// To watch it.
+    /// Returns the right to watch the objects.
     fn right(&self) -> Right<'_> {
         let Listing { group, plural, .. } = *self.listing();
         let of_kind = Right { verb: "watch", group, resource: plural, ..Right::default() };
@@ -49,7 +49,7 @@ impl Watched {
 }
 
 impl Workload {
-    /// What there is of it now; `None` of a kind that the API server does not serve.
+    /// Reads the existing objects; `None` for a kind that the API server does not serve.
     pub async fn observe(&self, watched: &Watched) -> Result<Option<Vec<Value>>, WorkloadError> {
         match watched {
             Watched::Kind(listing) => self.objects(listing).await,
@@ -64,7 +64,7 @@ impl Workload {
         Ok(self.lacks(&[watched.right()]).await?.is_empty())
     }
 
-    /// All objects of a kind in all namespaces; `None` of a kind that the API server does not serve.
+    /// Reads all objects of a kind in all namespaces; `None` for a kind that the API server does not serve.
     pub async fn objects(&self, of: &Listing) -> Result<Option<Vec<Value>>, WorkloadError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(of));
         let pages = self.pages(&format!("list {}", of.plural), api, ListParams::default().labels(of.labels));
@@ -75,7 +75,7 @@ impl Workload {
         }
     }
 
-    /// Objects of a kind, in a namespace where they have one.
+    /// Returns the API for objects of a kind, in a namespace where they have one.
     pub(super) fn api(&self, of: &Listing, namespace: Option<&str>) -> Api<DynamicObject> {
         let (client, resource) = (self.client.clone(), resource(of));
         match namespace {
@@ -84,7 +84,7 @@ impl Workload {
         }
     }
 
-    /// Makes an object, under the field manager [`LINUX_SIDE_MANAGER`]. If another has made one that says something else, that is a conflict.
+    /// Creates an object, under the field manager [`LINUX_SIDE_MANAGER`]. An existing object of another owner with other content is a conflict.
     pub async fn make_object(&self, of: &Listing, namespace: Option<&str>, name: &str, object: &Value) -> Result<(), WorkloadError> {
         let what = format!("create {}", named(of, namespace, name));
         let parameters = PatchParams::apply(LINUX_SIDE_MANAGER);
@@ -100,7 +100,7 @@ impl Workload {
     }
 }
 
-/// Those that exist, and every change of one. After an error the stream begins at once with a new listing: the reader waits.
+/// Streams the existing objects, and every change. After an error the stream restarts at once with a new listing: the caller must wait.
 pub fn changes(workload: &Workload, watched: &Watched) -> Changes {
     let (resource, client, settings) = (resource(watched.listing()), workload.client.clone(), watches::settings());
     let (api, settings): (Api<DynamicObject>, _) = match watched {
@@ -117,14 +117,14 @@ pub fn changes(workload: &Workload, watched: &Watched) -> Changes {
     within(workload, &what, events)
 }
 
-/// Whether the API server said that it has no such kind.
+/// Whether the API server reported that it does not serve the kind.
 pub fn is_unserved(error: &WorkloadError) -> bool {
     matches!(error, WorkloadError::Api(ApiError::NotFound(_) | ApiError::NotServed(_)))
 }
 
-/// The object without what nothing reads: the images of a node, and which field managers have which fields.
+/// Removes unused parts of the object: the images of a node, and which field managers have which fields.
 pub fn trimmed(mut object: DynamicObject, of: &Listing) -> Option<Value> {
-    // Items of a list do not say what they are.
+    // The items of a list have no type.
     object.types = Some(TypeMeta { api_version: of.api_version(), kind: of.kind.into() });
     for entry in object.metadata.managed_fields.iter_mut().flatten() {
         entry.fields_v1 = None;
@@ -135,7 +135,7 @@ pub fn trimmed(mut object: DynamicObject, of: &Listing) -> Option<Value> {
     serde_json::to_value(object).ok()
 }
 
-/// `daemonsets capw-windows/flannel`
+/// Formats a name like `daemonsets capw-windows/flannel`.
 pub(super) fn named(of: &Listing, namespace: Option<&str>, name: &str) -> String {
     format!("{} {}", of.plural, namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")))
 }

@@ -1,4 +1,4 @@
-//! A scripted API server for wiring tests: it expects these requests in this order and no others.
+//! A scripted API server for wiring tests: it expects exactly these requests in this order.
 //!
 //! Dropping the script with a request left over, or after a wrong one, fails the test.
 
@@ -36,7 +36,7 @@ pub(crate) fn refuse(request: &str, code: u16, reason: &str) -> Exchange {
     Exchange { request: request.into(), code, answer }
 }
 
-/// Expects `METHOD path` and answers with an error status that says this, with these details.
+/// Expects `METHOD path` and answers with an error status that has this message and these details.
 pub(crate) fn refuse_with(request: &str, code: u16, message: &str, details: Value) -> Exchange {
     let answer =
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code, "details": details });
@@ -48,7 +48,7 @@ pub(crate) fn hang(request: &str) -> Exchange {
     Exchange { request: request.into(), code: 0, answer: Value::Null }
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub query: String,
@@ -75,7 +75,7 @@ impl Script {
         (Client::new(service, "default"), Self(state))
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub(crate) fn seen(&self) -> Vec<Recorded> {
         self.0.lock().seen.clone()
     }

@@ -1,7 +1,7 @@
 //! THE ONLY CODE THAT TALKS TO THE KUBERNETES API: the management cluster here, workload clusters in [`workload`].
 //!
-//! Every write names the UID of the object that was read, so that an object which was deleted and recreated is never
-//! written with the state of its predecessor. Nothing here decides anything.
+//! Every write names the UID of the object that was read, so that a recreated object is never written with the state of its predecessor. This
+//! code decides nothing.
 
 mod budget;
 pub mod cluster;

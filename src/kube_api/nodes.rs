@@ -1,4 +1,4 @@
-//! Nodes of a workload cluster: read, changed, deleted, watched. What they mean is decided elsewhere.
+//! Nodes of a workload cluster: read, changed, deleted, watched. Other modules interpret them.
 
 use futures::{Stream, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
@@ -15,24 +15,24 @@ use super::watches;
 use super::workload::{Workload, WorkloadError};
 
 impl Workload {
-    /// The Node of that name.
+    /// Returns the Node of that name.
     pub async fn node(&self, name: &str) -> Result<Option<Node>, WorkloadError> {
         self.call(&format!("get nodes {name}"), Api::<Node>::all(self.client.clone()).get_opt(name)).await
     }
 
-    /// Deletes the Node of that name if it has that provider ID, and exactly the one that was read.
+    /// Deletes the Node of that name if it has that provider ID, and exactly the Node that was read.
     pub async fn delete_node(&self, name: &str, provider_id: &str) -> Result<(), WorkloadError> {
         self.delete_node_if(name, |id| id == provider_id).await
     }
 
-    /// The same, if its provider ID is meant.
+    /// Deletes the Node of that name if `is_meant` accepts its provider ID, and exactly the Node that was read.
     pub async fn delete_node_if(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
         let Some(node) = self.node(name).await? else { return Ok(()) };
         let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         if provider_id.is_some_and(is_meant) { self.delete_read_node(&node).await } else { Ok(()) }
     }
 
-    /// Deletes exactly the Node that was read. One that is gone is no error.
+    /// Deletes exactly the Node that was read. A deleted Node is no error.
     pub async fn delete_read_node(&self, node: &Node) -> Result<(), WorkloadError> {
         let name = node.name_any();
         let preconditions = Preconditions { uid: node.metadata.uid.clone(), resource_version: None };
@@ -43,14 +43,14 @@ impl Workload {
         }
     }
 
-    /// The Nodes whose provider ID is meant.
+    /// Returns the Nodes whose provider ID `is_meant` accepts.
     pub async fn nodes_with(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<Node>, WorkloadError> {
         let is_meant = |node: &Node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).is_some_and(&is_meant);
         let nodes = Api::<Node>::all(self.client.clone());
         self.pages("list nodes", nodes, ListParams::default()).keep(|node| is_meant(&node).then_some(node)).await
     }
 
-    /// Merges a patch into the Node of that name as it is now; a write in between is a conflict. `change` gives none if none is needed.
+    /// Merges a patch into the current Node of that name; a write in between is a conflict. `change` returns `None` if no patch is needed.
     pub async fn change_node(&self, name: &str, change: impl Fn(&Node) -> Option<Value>) -> Result<(), WorkloadError> {
         let Some(node) = self.node(name).await? else { return Ok(()) };
         let Some(patch) = change(&node) else { return Ok(()) };
@@ -68,8 +68,8 @@ impl Workload {
     }
 }
 
-/// Windows Nodes: those that exist, and every change of one. The stream has its own back-off; its errors are there to be counted and logged. It
-/// ends when there are more than are kept.
+/// Streams Windows Nodes: the existing ones, and every change. The stream has its own back-off; it returns errors so that they can be counted and
+/// logged. It ends when the Nodes exceed the limit for kept objects.
 pub fn events(workload: &Workload) -> impl Stream<Item = Result<watcher::Event<Node>, WorkloadError>> + Send + use<> {
     let windows = watches::settings().labels("kubernetes.io/os=windows");
     let endpoint = workload.clone();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::kube_api::mock::{Script, step};
 
-    /// Between the two requests, another kubelet may have registered a Node of that name, or something else may have written it.
+    /// Between the two requests, another kubelet may have registered a Node of that name, or another client may have written it.
     #[tokio::test]
     async fn a_node_is_changed_or_deleted_as_it_was_read() {
         let node = json!({"metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7"}, "spec": {"providerID": "windows://h/1"}});

@@ -1,5 +1,5 @@
-//! Lists of workload clusters, page by page. Whatever an API server answers, a list ends, and what is read and kept of it is bounded: a server may pass
-//! over the size of a page that it is asked for, or always promise another page, and objects that take three bytes there take thousands here.
+//! Lists of workload clusters, page by page. Whatever an API server answers, a list ends, and the objects that are read and kept are limited. A
+//! server may ignore the requested page size, or always announce another page, and objects of three bytes there take thousands here.
 
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
@@ -18,19 +18,19 @@ use super::error::ApiError;
 use super::json::size;
 use super::workload::{Workload, WorkloadError};
 
-/// Objects of a page: an API server behind the API server may not know pages.
+/// The most objects of a page: an API server behind the API server may not support pages.
 const MOST_OBJECTS: usize = 4 * PAGE as usize;
-/// With [`PAGE`], more objects of a kind than Kubernetes supports in a cluster.
+/// The most pages. With [`PAGE`], more objects of a kind than Kubernetes supports in a cluster.
 pub(super) const MOST_PAGES: usize = 1000;
-/// Bytes of JSON that are kept: all Nodes of the largest cluster that Kubernetes supports.
+/// The most bytes of JSON that are kept: all Nodes of the largest cluster that Kubernetes supports.
 const MOST_KEPT: usize = 64 << 20;
-/// An API server forgets after five minutes what a next page belongs to.
+/// The longest time for a list: after five minutes an API server forgets the state that its next page belongs to.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// A list that is being read.
 pub(super) struct Pages<'a, K> {
     workload: &'a Workload,
-    /// In the words of `kubectl`, e.g. `list pods`.
+    /// The request as `kubectl` would name it, e.g. `list pods`.
     what: String,
     api: Api<K>,
     /// The request for the next page; `None` after the last one.
@@ -41,7 +41,7 @@ pub(super) struct Pages<'a, K> {
 }
 
 impl Workload {
-    /// The objects that are selected.
+    /// Lists the selected objects page by page.
     pub(super) fn pages<K>(&self, what: &str, api: Api<K>, selected: ListParams) -> Pages<'_, K> {
         let next = Some(selected.limit(PAGE));
         Pages { workload: self, what: what.to_owned(), api, next, pages: 0, since: Instant::now(), most_kept: MOST_KEPT }
@@ -49,7 +49,7 @@ impl Workload {
 }
 
 impl<K: Resource + Clone + Debug + DeserializeOwned> Pages<'_, K> {
-    /// The objects of the next page; `None` after the last one.
+    /// Returns the objects of the next page; `None` after the last one.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<K>>, WorkloadError> {
         let Some(page) = self.next.take() else { return Ok(None) };
         if self.pages >= MOST_PAGES {
@@ -69,12 +69,12 @@ impl<K: Resource + Clone + Debug + DeserializeOwned> Pages<'_, K> {
         self.workload.client.request(request).await
     }
 
-    /// Of a list that is short in every cluster.
+    /// Sets a lower limit, for a list that is short in every cluster.
     pub(super) fn keeping_at_most(self, bytes: usize) -> Self {
         Self { most_kept: bytes, ..self }
     }
 
-    /// What `take` makes of each object of all pages.
+    /// Returns the results of `take` for each object of all pages.
     pub(super) async fn keep<T: Serialize>(mut self, take: impl Fn(K) -> Option<T>) -> Result<Vec<T>, WorkloadError> {
         let (mut kept, mut bytes) = (Vec::new(), 0);
         while let Some(objects) = self.next().await? {
@@ -94,7 +94,7 @@ impl<K: Resource + Clone + Debug + DeserializeOwned> Pages<'_, K> {
     }
 }
 
-/// What an API server answers.
+/// A page, as an API server answers it.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "K: Deserialize<'de>"))]
 struct Page<K> {
@@ -104,7 +104,7 @@ struct Page<K> {
     items: Vec<K>,
 }
 
-/// Reads no more than [`MOST_OBJECTS`].
+/// Reads at most [`MOST_OBJECTS`] objects.
 fn at_most<'de, D: Deserializer<'de>, K: Deserialize<'de>>(deserializer: D) -> Result<Vec<K>, D::Error> {
     struct Objects<K>(PhantomData<K>);
 

@@ -1,6 +1,6 @@
-//! Who may read our metrics, as the API server says: TokenReview, then SubjectAccessReview. Answers are kept for a minute.
+//! Decides with the API server who may read our metrics: TokenReview, then SubjectAccessReview. Answers are kept for a minute.
 //!
-//! Tokens come from anyone who reaches the port: what they cost is bounded, and those that were granted have a place of their own.
+//! Anyone who reaches the port can send tokens: their cost is limited, and granted tokens have a reserved place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use tokio::time::Instant;
 use super::cluster::request;
 use super::error::ApiError;
 
-/// An answer is asked for again after this time.
+/// The time after which an answer is requested again.
 const KEPT: Duration = Duration::from_secs(60);
-/// Most answers of a kind that are kept; then the oldest goes.
+/// The most answers of a kind that are kept; beyond that the oldest is dropped.
 const MOST: usize = 256;
-/// Reviews at the same time; further places are for tokens that were granted before.
+/// The most reviews at the same time; further places are for tokens that were granted before.
 const PLACES: usize = 4;
 const PLACES_OF_GRANTED: usize = 1;
-/// Bytes of a token; those of ServiceAccounts have one or two thousand.
+/// The most bytes of a token; ServiceAccount tokens have one or two thousand.
 const LONGEST: usize = 16 << 10;
 
-/// What the API server says of a token.
+/// The API server's decision about a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Granted,
-    /// It is the token of a user who may not.
+    /// The token belongs to a user without the right.
     Forbidden,
-    /// It is no token of this cluster.
+    /// The token is unknown in this cluster.
     Unknown,
 }
 
@@ -61,21 +61,21 @@ impl Answers {
 
 #[derive(Default)]
 struct Known {
-    /// Grants stay after their time: it shows which tokens were granted before. Only the API server can add one.
+    /// The grants, which are kept after they expire, to recognize tokens that were granted before. Only the API server can add one.
     granted: Answers,
     refused: Answers,
-    /// Each for all clients that ask for it.
+    /// The running reviews; clients with the same key share one.
     running: HashMap<Key, Review>,
 }
 
 impl Known {
-    /// What was answered lately.
+    /// Returns a recent answer.
     fn answer(&self, key: &Key) -> Option<Access> {
         let (access, since) = self.granted.0.get(key).or_else(|| self.refused.0.get(key))?;
         (since.elapsed() < KEPT).then_some(*access)
     }
 
-    /// Errors are not kept.
+    /// Ends a review and stores its answer. Errors are not kept.
     fn end(&mut self, key: Key, answer: &Result<Access, ApiError>) {
         self.running.remove(&key);
         let Ok(access) = answer else { return };
@@ -86,7 +86,7 @@ impl Known {
     }
 }
 
-/// Asks the API server. Clones share what is known.
+/// Sends reviews to the API server. Clones share the answers.
 #[derive(Clone)]
 pub struct Reviews {
     client: Client,
@@ -101,7 +101,7 @@ impl Reviews {
         Self { client, known: Arc::default(), places: places(PLACES), places_of_granted: places(PLACES_OF_GRANTED) }
     }
 
-    /// Whether the bearer of the token may GET the path. [`ApiError::Throttled`]: too many others ask, so nothing was sent.
+    /// Whether the bearer of the token may GET the path. [`ApiError::Throttled`]: too many other reviews are running, so nothing was sent.
     pub async fn may_get(&self, token: &SecretString, path: &str) -> Result<Access, ApiError> {
         if token.expose_secret().len() > LONGEST {
             return Ok(Access::Unknown);
@@ -130,7 +130,8 @@ impl Reviews {
         free(&self.places).or_else(|| was_granted.then(|| free(&self.places_of_granted)).flatten())
     }
 
-    /// It goes on when its clients leave: otherwise those that come and go would take the turns of all requests without a place.
+    /// Starts a review, which continues when its clients disconnect: otherwise clients that come and go could use up the turns of all requests
+    /// without holding a place.
     fn begin(&self, key: Key, token: SecretString, path: String, place: OwnedSemaphorePermit) -> Review {
         let reviews = self.clone();
         let review = tokio::spawn(async move {

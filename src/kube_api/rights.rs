@@ -1,4 +1,4 @@
-//! Whether the credentials of a kubeconfig may do what they are needed for.
+//! Checks whether the credentials of a kubeconfig have the rights that they need.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
@@ -6,10 +6,10 @@ use kube::api::{Api, PostParams};
 
 use super::workload::{Workload, WorkloadError};
 
-/// Reviews under way for one kubeconfig: fewer than its API server takes from CAPW at the same time.
+/// The most running reviews for one kubeconfig: fewer than CAPW may send to its API server at the same time.
 const AT_ONCE: usize = 8;
 
-/// One right to ask for. Empty texts mean core group, no subresource, cluster scope, any name.
+/// One right to check. Empty texts mean core group, no subresource, cluster scope, any name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Right<'a> {
     pub verb: &'a str,
@@ -33,7 +33,7 @@ impl std::fmt::Display for Right<'_> {
 }
 
 impl Workload {
-    /// Those of the rights that the credentials lack. One request for each, a few of them at a time.
+    /// Returns the rights that the credentials lack. Sends one request for each, a few of them at a time.
     pub async fn lacks<'a>(&self, rights: &[Right<'a>]) -> Result<Vec<Right<'a>>, WorkloadError> {
         let asked: Vec<_> = rights.iter().map(|right| self.may(*right)).collect();
         let allowed: Vec<bool> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;

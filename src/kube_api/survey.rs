@@ -1,4 +1,4 @@
-//! Reading a node of a workload cluster: what runs on it, its certificate requests, its events. Reads only.
+//! Reads the state of a node of a workload cluster: its pods, its certificate requests, its events. Reads only.
 
 use std::fmt::Debug;
 
@@ -11,13 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::workload::{Workload, WorkloadError};
 
-/// Bytes of JSON that the pods of a Node take: many times those of a full one. Several nodes are drained at the same time.
+/// The most bytes of JSON for the pods of a Node: many times the pods of a full Node. Several nodes are drained at the same time.
 const OF_NODE: usize = 8 << 20;
-/// Events of one request; a diagnosis needs no more.
+/// The most events of one request, which is enough for a diagnosis.
 const LIMIT: u32 = 500;
 
 impl Workload {
-    /// All Pods on a Node, and of each what `P` has of it.
+    /// Returns all Pods on a Node, each with the fields of `P`.
     pub async fn pods_on<P>(&self, node: &str) -> Result<Vec<P>, WorkloadError>
     where
         P: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
@@ -26,7 +26,7 @@ impl Workload {
         self.pages("list pods", Api::<P>::all(self.client.clone()), on_node).keeping_at_most(OF_NODE).keep(Some).await
     }
 
-    /// Warnings about any of these objects.
+    /// Returns the warnings about any of these objects.
     pub async fn warnings_about(&self, names: &[String]) -> Result<Vec<Event>, WorkloadError> {
         let parameters = ListParams::default().fields("type=Warning").limit(LIMIT);
         let all = self.call("list events", Api::<Event>::all(self.client.clone()).list(&parameters)).await?;
@@ -34,7 +34,7 @@ impl Workload {
         Ok(all.items.into_iter().filter(about).collect())
     }
 
-    /// Certificate requests by or for a node, whatever the signer.
+    /// Returns the certificate requests by or for a node, whatever the signer.
     pub async fn requests_of(&self, node: &str) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
         let all = self.pages("list certificatesigningrequests", Api::all(self.client.clone()), ListParams::default());
         let user = format!("system:node:{node}");

@@ -1,7 +1,7 @@
 //! Bootstrap tokens in a workload cluster: Secrets `kube-system/bootstrap-token-<id>`, one for each machine.
 //!
-//! Our tokens put a kubelet into a group of our own, which kube-controller-manager does not approve by itself. A token
-//! of another owner is never changed or deleted.
+//! Our tokens put a kubelet into our own group, whose requests kube-controller-manager does not approve automatically. A token of another owner is
+//! never changed or deleted.
 
 use std::collections::BTreeMap;
 
@@ -20,32 +20,32 @@ use crate::guards::Guard;
 
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// Label on every token of ours, for listing.
+/// The label of every token of ours, for listing.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "capw");
-/// Annotation that says whose token it is.
+/// The annotation that names the owner of a token.
 const OWNER: &str = "capw.cluster.x-k8s.io/owner";
 
-/// Whose token it is.
+/// The owner of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Compared before a token is changed or deleted. It must survive `clusterctl move`, so it is no UID of an object.
+    /// The identity that is compared before a token is changed or deleted. It must survive `clusterctl move`, so it is no UID of an object.
     pub id: String,
-    /// For people, e.g. `WindowsMachine lab/win-1`.
+    /// The owner for people, e.g. `WindowsMachine lab/win-1`.
     pub description: String,
 }
 
-/// A token as it stands in the workload cluster.
+/// A token as stored in the workload cluster.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// The public half, six characters.
     pub id: String,
-    /// The secret half, sixteen characters. After a crash the existing one counts, not the one that was to be made.
+    /// The secret half, sixteen characters. After a crash the existing one counts, not the one that was to be created.
     pub secret: SecretString,
-    /// `None`: it never expires, or its text is not a time.
+    /// The expiry; `None`: the token never expires, or the text is not a time.
     pub expires: Option<Timestamp>,
-    /// [`Owner::id`] of its owner, if it has one.
+    /// The [`Owner::id`] of its owner, if it has one.
     pub owner: Option<String>,
-    /// Of the Secret, for [`delete_made`].
+    /// The UID of the Secret, for [`delete_made`].
     pub uid: String,
     version: String,
 }
@@ -80,13 +80,13 @@ fn foreign(id: &str) -> WorkloadError {
     }
 }
 
-/// The token with that id.
+/// Returns the token with that id.
 pub async fn get(workload: &Workload, id: &str) -> Result<Option<Token>, WorkloadError> {
     let found = workload.call(&format!("get secrets {NAMESPACE}/{}", name(id)), api(workload).get_opt(&name(id))).await?;
     Ok(found.and_then(Token::read))
 }
 
-/// Makes a token, or returns the one of that id if it is of the same owner.
+/// Creates a token, or returns the existing one with that id if it has the same owner.
 pub async fn create(workload: &Workload, id: &str, secret: &SecretString, owner: &Owner, expires: Timestamp) -> Result<Token, WorkloadError> {
     let body = body(id, secret, owner, expires);
     match workload.call(&format!("create secrets {NAMESPACE}/{}", name(id)), api(workload).create(&PostParams::default(), &body)).await {
@@ -94,7 +94,7 @@ pub async fn create(workload: &Workload, id: &str, secret: &SecretString, owner:
         Err(WorkloadError::Api(ApiError::AlreadyExists(text))) => match get(workload, id).await? {
             Some(token) if token.owner.as_deref() == Some(&owner.id) && Guard::FoundToken.holds() => Ok(token),
             Some(_) => Err(foreign(id)),
-            // Deleted between the two calls, or not a token.
+            // The Secret was deleted between the two calls, or is not a token.
             None => Err(WorkloadError::Api(ApiError::Conflict(text))),
         },
         Err(error) => Err(error),
@@ -127,12 +127,12 @@ fn body(id: &str, secret: &SecretString, owner: &Owner, expires: Timestamp) -> S
     }
 }
 
-/// Whole seconds, as the token controllers write them.
+/// Formats a time in whole seconds, as the token controllers write it.
 fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Sets a new end for exactly the token that was read.
+/// Sets a new expiry for exactly the token that was read.
 pub async fn extend(workload: &Workload, token: &Token, expires: Timestamp) -> Result<Token, WorkloadError> {
     let patch = json!({
         "metadata": { "uid": token.uid, "resourceVersion": token.version },
@@ -144,7 +144,7 @@ pub async fn extend(workload: &Workload, token: &Token, expires: Timestamp) -> R
     Token::read(patched).ok_or_else(|| foreign(&token.id))
 }
 
-/// Deletes the token if it has that owner. `false`: there was none of ours, and nothing was done.
+/// Deletes the token if it has that owner. `false`: there was no such token, and nothing was done.
 pub async fn delete(workload: &Workload, id: &str, owner: &str) -> Result<bool, WorkloadError> {
     let Some(token) = get(workload, id).await?.filter(|t| t.owner.as_deref() == Some(owner)) else {
         return Ok(false);
@@ -152,8 +152,8 @@ pub async fn delete(workload: &Workload, id: &str, owner: &str) -> Result<bool, 
     delete_if(workload, id, Preconditions { uid: Some(token.uid), resource_version: Some(token.version) }).await
 }
 
-/// Deletes every token of that owner, whatever its id: an object that was restored has another UID, and no longer computes the id that
-/// it had. How many there were.
+/// Deletes every token of that owner, whatever its id, and returns their number. A restored object has another UID, and computes another id than
+/// before.
 pub async fn delete_all_of(workload: &Workload, owner: &str) -> Result<usize, WorkloadError> {
     let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
     let mut pages = workload.pages(&format!("list secrets {NAMESPACE}"), api(workload), ours);
@@ -167,8 +167,8 @@ pub async fn delete_all_of(workload: &Workload, owner: &str) -> Result<usize, Wo
     Ok(deleted)
 }
 
-/// Deletes the token that this process made as the Secret with that UID, without reading it first. `false`: it was gone. Another
-/// one of that name is a conflict.
+/// Deletes the token that this process created as the Secret with that UID, without reading it first. `false`: it was deleted already. Another
+/// Secret of that name is a conflict.
 pub async fn delete_made(workload: &Workload, id: &str, uid: &str) -> Result<bool, WorkloadError> {
     delete_if(workload, id, Preconditions { uid: Some(uid.to_owned()), resource_version: None }).await
 }

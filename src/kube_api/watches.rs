@@ -1,12 +1,12 @@
-//! How watches are asked for.
+//! The settings of all watches.
 
 use kube::runtime::watcher;
 
-/// After so many seconds the API server ends a watch, which then goes on where it was. One from which nothing comes for a few seconds
-/// longer has gone silent. Without this, what a proxy or a lost connection keeps back is noticed after five minutes.
+/// The seconds after which the API server ends a watch, which then continues where it was. A watch without any data for a few seconds longer has
+/// gone silent. Without this limit, events that a proxy or a lost connection holds back would be noticed after five minutes.
 const SECONDS: u32 = 45;
 
-/// The settings that all watches begin with.
+/// Returns the settings that all watches begin with.
 pub fn settings() -> watcher::Config {
     watcher::Config::default().timeout(SECONDS).page_size(super::cluster::PAGE)
 }
@@ -29,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    /// A server whose watches never say anything: each request for one is told.
+    /// The watches of this server never send anything, and each request for one is recorded.
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_goes_silent_is_asked_for_again_within_a_minute() {
         let (told, mut watches) = mpsc::unbounded_channel();

@@ -1,4 +1,4 @@
-//! Reading, applying and removing what CAPW brings to a workload cluster for its Windows nodes.
+//! Reads, applies and removes the components that CAPW installs in a workload cluster for its Windows nodes.
 
 use std::collections::BTreeSet;
 
@@ -15,23 +15,23 @@ use super::workload::{Workload, WorkloadError};
 use crate::api::components::COMPONENTS_MANAGER;
 use crate::api::listing::Listing;
 
-/// What becomes of an object that is applied, if another field manager has set one of its fields to something else.
+/// How to apply an object if another field manager has set one of its fields to another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apply {
-    /// It stays as it is.
+    /// The existing object stays unchanged.
     Yield,
-    /// It becomes as it is applied.
+    /// The applied object overrides the field.
     Override,
 }
 
-/// A field that another field manager has set to something else.
+/// A field that another field manager has set to another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub field: String,
     pub manager: String,
 }
 
-/// A pod, of which nothing is decoded but the RuntimeClass that it uses.
+/// A pod with only the RuntimeClass that it uses.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = Pod)]
 struct PodOfClass {
@@ -47,7 +47,7 @@ struct PodSpec {
 }
 
 impl Workload {
-    /// The object of that name, if there is one. There is none of a kind that the API server does not serve.
+    /// Returns the object of that name; `None` if it does not exist or the API server does not serve its kind.
     pub async fn object(&self, of: &Listing, namespace: Option<&str>, name: &str) -> Result<Option<Value>, WorkloadError> {
         let what = format!("get {}", named(of, namespace, name));
         match self.call(&what, self.api(of, namespace).get_opt(name)).await {
@@ -57,7 +57,7 @@ impl Workload {
         }
     }
 
-    /// Applies an object under the field manager [`COMPONENTS_MANAGER`], and says which fields have kept it from that.
+    /// Applies an object under the field manager [`COMPONENTS_MANAGER`], and returns the fields that prevented it.
     pub async fn apply_object(
         &self,
         of: &Listing,
@@ -78,8 +78,8 @@ impl Workload {
         self.call(&what, answer).await
     }
 
-    /// Those of the RuntimeClasses of these names that pods use which have not ended. No selector finds such pods, so all are listed, page by page,
-    /// until each class is known to be used.
+    /// Returns which of these RuntimeClasses are used by pods that have not ended. No selector finds such pods, so all pods are listed, page by
+    /// page, until each class is known to be used.
     pub async fn used_runtime_classes(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>, WorkloadError> {
         let api: Api<PodOfClass> = Api::all(self.client.clone());
         let mut pages = self.pages("list pods", api, ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed"));
@@ -92,7 +92,7 @@ impl Workload {
         Ok(used)
     }
 
-    /// Deletes the object that has this UID and version. One that is gone is no error; one that has changed since is a conflict.
+    /// Deletes the object that has this UID and version. A deleted object is no error; one that has changed since is a conflict.
     pub async fn delete_object(&self, of: &Listing, namespace: Option<&str>, name: &str, only: Preconditions) -> Result<(), WorkloadError> {
         let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::background() };
         let what = format!("delete {}", named(of, namespace, name));
@@ -103,7 +103,7 @@ impl Workload {
     }
 }
 
-/// The fields that others hold, by the causes of a conflict: `conflict with "kubectl-edit" using apps/v1`.
+/// Returns the fields that others hold, from the causes of a conflict: `conflict with "kubectl-edit" using apps/v1`.
 fn held(status: &Status) -> Vec<Held> {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     let conflicts = causes.iter().filter(|cause| cause.reason == "FieldManagerConflict");

@@ -1,4 +1,4 @@
-//! Clients for workload clusters ([`ClusterRef`]), made from the Secret with the kubeconfig and kept while it does not change.
+//! Clients for workload clusters ([`ClusterRef`]), created from the Secret with the kubeconfig and kept while the Secret does not change.
 //!
 //! A kubeconfig is input from outside: one that would make us run a program or read a local file is refused.
 
@@ -32,13 +32,13 @@ use crate::api::name::minor;
 use crate::api::namespaces::Namespaces;
 use crate::causes::chain;
 
-/// The Secret is checked again after that time, or when a call with its client fails.
+/// The time after which the Secret is checked again, unless a call with its client fails before.
 const RECHECK: Duration = Duration::from_secs(60);
-/// The same when it does not answer.
+/// The time after which the Secret is checked again when the API server does not answer.
 const RECHECK_IN_DOUBT: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why a workload cluster cannot be used. Texts are for conditions: what is wrong, where, and what to do.
+/// Why a workload cluster cannot be used. Messages are for conditions: what is wrong, where, and what to do.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum WorkloadError {
     #[error("Secret {secret} does not exist or has no key {key}: it must hold the kubeconfig of the workload cluster")]
@@ -51,10 +51,10 @@ pub enum WorkloadError {
     Unauthorized { endpoint: String },
     #[error("the credentials of the kubeconfig may not do this in the workload cluster: {what}")]
     Forbidden { what: String },
-    /// An object of that name exists there that is not ours; it is left alone.
+    /// A foreign object has that name; it is left alone.
     #[error("{what}")]
     Foreign { what: String },
-    /// Another cluster than the one that machines were made for.
+    /// The cluster is not the one that machines were created for.
     #[error(
         "the API server {endpoint} is that of another cluster than machines were made for: its namespace kube-system has the UID {found}, not {expected}. Put the kubeconfig of their cluster back; or delete the Secret, then the machines can be removed and their Nodes stay"
     )]
@@ -63,7 +63,7 @@ pub enum WorkloadError {
         "machines of namespace {namespace} may not join the cluster that CAPW runs in: start CAPW with --own-cluster-namespaces={namespace}, or name a kubeconfig in spec.cluster.kubeconfigSecretRef of the pool"
     )]
     OwnClusterRefused { namespace: String },
-    /// Nothing is wrong so far.
+    /// Nothing has failed so far.
     #[error("CAPW has asked the API server of {cluster} and waits for its first answer")]
     NotReached { cluster: String },
     #[error(
@@ -73,12 +73,12 @@ pub enum WorkloadError {
     /// Any other answer of the workload cluster.
     #[error("{0}")]
     Api(ApiError),
-    /// The management cluster did not hand over the kubeconfig.
+    /// The management cluster did not return the kubeconfig.
     #[error("{0}")]
     Management(ApiError),
 }
 
-/// What to do about a connection that fails.
+/// Returns how to fix a connection that fails.
 fn remedy(cause: &str) -> &'static str {
     if cause.contains("certificate") {
         "give the cluster's own CA in certificate-authority-data of the kubeconfig, and a server that its certificate names"
@@ -105,12 +105,12 @@ impl WorkloadError {
         }
     }
 
-    /// Whether nothing has failed: an answer is awaited, which triggers the next pass. There is nothing to report meanwhile.
+    /// Whether nothing has failed: the first answer is pending, and will trigger the next pass. Until then there is nothing to report.
     pub fn is_pending(&self) -> bool {
         matches!(self, Self::NotReached { .. })
     }
 
-    /// Whether the answer stays the same until the rights, or what the cluster holds, are changed.
+    /// Whether the error persists until the rights, or the objects of the cluster, are changed.
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Forbidden { .. } | Self::TooLarge { .. })
     }
@@ -127,7 +127,7 @@ impl WorkloadError {
         match self {
             Self::Api(error) | Self::Management(error) => error.retry(),
             Self::NotReached { .. } => Retry::OnChange,
-            // All of these are cured outside, without a change that we watch.
+            // All of these are fixed outside, without a change that we watch.
             _ => Retry::Backoff,
         }
     }
@@ -137,23 +137,23 @@ impl WorkloadError {
 #[derive(Clone)]
 pub struct Workload {
     pub client: Client,
-    /// The CA of the API server, PEM; `None` when the kubeconfig trusts the system's.
+    /// The CA of the API server, PEM; `None` if the kubeconfig trusts the system's CAs.
     pub ca_pem: Option<String>,
-    /// Where the API server answers, e.g. `https://10.0.0.1:6443`.
+    /// The address of the API server, e.g. `https://10.0.0.1:6443`.
     pub server: String,
     /// SHA-256 of the kubeconfig, hexadecimal.
     pub fingerprint: String,
-    /// Minor of the version that the API server reported last; 0: not asked yet.
+    /// The minor of the version that the API server reported last; 0: not read yet.
     pub minor: Arc<AtomicU32>,
-    /// Of all requests to it, but watches. That of [`Workloads`] is shared by all Secrets with the same kubeconfig.
+    /// The gate of all its requests except watches. [`Workloads`] shares it between all Secrets with the same kubeconfig.
     pub gate: Gate,
-    /// How much of what its watches show is kept.
+    /// The limit for the kept objects of its watches.
     pub keeping: Keeping,
 }
 
 #[cfg(test)]
 impl Workload {
-    /// One whose requests go to this client.
+    /// Creates a workload cluster whose requests use this client.
     pub fn of(client: Client) -> Self {
         Self {
             client,
@@ -168,7 +168,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// `source_name` says where the bytes came from in error texts, e.g. `Secret lab/c1-kubeconfig`.
+    /// Creates a client. `source_name` names the source of the bytes in error messages, e.g. `Secret lab/c1-kubeconfig`.
     pub async fn from_kubeconfig(source_name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
         Self::connected(source_name, bytes, Client::try_from).await
     }
@@ -177,10 +177,10 @@ impl Workload {
         let invalid = |why: String| WorkloadError::KubeconfigInvalid { source_name: source_name.to_owned(), why };
         let kubeconfig = safe(bytes).map_err(invalid)?;
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|e| invalid(chain(&e)))?;
-        // Set by environment variables that are meant for something else; a kubeconfig that asks for one is refused.
+        // Environment variables for other programs set it; a kubeconfig with a proxy is refused.
         config.proxy_url = None;
         config.connect_timeout = Some(CONNECT_LIMIT);
-        // The reconcile tries again by itself; hidden repetitions would hold up a stop.
+        // The reconcile retries itself; hidden retries would delay a stop.
         config.default_retry = false;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
@@ -189,14 +189,14 @@ impl Workload {
         Ok(Self { client, ca_pem, server, fingerprint, minor: Arc::default(), gate: Gate::default(), keeping: Keeping::default() })
     }
 
-    /// Host and port of the API server.
+    /// Returns the host and port of the API server.
     pub fn endpoint(&self) -> ControlPlaneEndpoint {
         let rest = self.server.trim_start_matches("https://").split('/').next().unwrap_or_default();
         let (host, port) = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))).unwrap_or((rest, 443));
         ControlPlaneEndpoint { host: host.trim_matches(['[', ']']).to_owned(), port }
     }
 
-    /// The error of a call to this cluster, in words that name it.
+    /// Converts the error of a call, so that it names this cluster.
     pub fn explain(&self, error: ApiError) -> WorkloadError {
         match error {
             ApiError::Unreachable(cause) => WorkloadError::Unreachable { endpoint: self.server.clone(), cause },
@@ -210,7 +210,7 @@ impl Workload {
     pub(crate) async fn call<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, WorkloadError> {
         let answer = self.gate.pass(async {
             request(what, call).await.map_err(|error| match error {
-                // The same words for every request: they stand in the conditions of all objects that use this cluster.
+                // The message is the same for every request: it is in the conditions of all objects that use this cluster.
                 ApiError::Unreachable(text) => ApiError::Unreachable(text.strip_prefix(&format!("{what}: ")).unwrap_or(&text).to_owned()),
                 other => other,
             })
@@ -218,13 +218,13 @@ impl Workload {
         answer.await.map_err(|e| self.explain(e))
     }
 
-    /// The version that the API server reports, e.g. `v1.36.3`.
+    /// Returns the version that the API server reports, e.g. `v1.36.3`.
     pub async fn version(&self) -> Result<String, WorkloadError> {
         Ok(self.call("get /version", self.client.apiserver_version()).await?.git_version)
     }
 
-    /// The minor of the API server, to compare with that of a kubelet. Asked once, and again for a kubelet that would be newer: the API server
-    /// may have been upgraded. `None`: it does not say, or not to these credentials.
+    /// Returns the minor of the API server, to compare with a kubelet's minor. It is read once, and again for a kubelet that would be newer,
+    /// because the API server may have been upgraded. `None`: the version has none, or these credentials may not read it.
     pub async fn minor_for(&self, kubelet: u32) -> Result<Option<u32>, WorkloadError> {
         let known = self.minor.load(Ordering::Relaxed);
         if known != 0 && known >= kubelet {
@@ -239,8 +239,8 @@ impl Workload {
         Ok(found)
     }
 
-    /// What tells this cluster from every other: the UID of its namespace `kube-system`, as an API server says that has a certificate of
-    /// the kubeconfig's authority.
+    /// Returns the unique ID of this cluster: the UID of its namespace `kube-system`, from an API server that has a certificate of the kubeconfig's
+    /// authority.
     pub async fn uid(&self) -> Result<String, WorkloadError> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let found = self.call("get namespaces kube-system", api.get("kube-system")).await?;
@@ -253,14 +253,14 @@ impl Workload {
     }
 }
 
-/// Makes a client, e.g. one whose requests are counted.
+/// Creates a client, e.g. one whose requests are counted.
 pub type Connect = Arc<dyn Fn(Config) -> kube::Result<Client> + Send + Sync>;
 
 /// The clients in use.
 pub struct Workloads {
     cluster: Cluster,
     connect: Connect,
-    /// Whose pools may join the cluster that this process runs in.
+    /// The namespaces whose pools may join the cluster that this process runs in.
     own_cluster: Namespaces,
     entries: Mutex<HashMap<ClusterRef, Entry>>,
     gates: Gates,
@@ -284,12 +284,12 @@ impl Workloads {
         Self { cluster, connect, own_cluster, entries: Mutex::default(), gates: Gates::default(), kept: Keeping::of_all() }
     }
 
-    /// For controllers that have so many passes at the same time each.
+    /// Adapts the limits to controllers that have up to `passes` passes at the same time each.
     pub fn for_passes(self, passes: usize) -> Self {
         Self { gates: Gates::new(passes), ..self }
     }
 
-    /// A client for a kubeconfig that is not kept here, made as all others are.
+    /// Opens a client for a kubeconfig that is not kept here, with the same settings.
     pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
         let found = Workload::connected(source_name, bytes, &*self.connect).await?;
         Ok(Workload { gate: self.gates.of(&found.fingerprint), ..self.within_budget(found) })
@@ -303,7 +303,7 @@ impl Workloads {
         self.entries.lock().await.entry(cluster.clone()).or_default().clone()
     }
 
-    /// The client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::note_error`] was called.
+    /// Returns the client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::note_error`] was called.
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
         if cluster.source == ClusterSource::InCluster && !self.own_cluster.contains(&cluster.namespace) {
             return Err(WorkloadError::OwnClusterRefused { namespace: cluster.namespace.clone() });
@@ -320,7 +320,7 @@ impl Workloads {
         let namespace = &cluster.namespace;
         let found = match &cluster.source {
             ClusterSource::InCluster => {
-                // Anyone may read `cluster-info`, and put what it says into a Secret.
+                // Anyone may read `cluster-info` and copy it into a Secret, so this cluster does not share a gate with such a Secret.
                 let found = in_cluster::workload(self.cluster.client()).await;
                 found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), ..self.within_budget(found) }))
             }
@@ -328,7 +328,7 @@ impl Workloads {
             ClusterSource::ClusterApi(name) => self.of_secret(namespace, &format!("{name}-kubeconfig"), "value", known).await,
         };
         let workload = found.inspect_err(|error| {
-            // Without a usable kubeconfig the old client must not be used any more; an unreachable management cluster says nothing about it.
+            // Without a usable kubeconfig the old client must not be used any more; an unreachable management cluster proves nothing about it.
             if matches!(error, WorkloadError::KubeconfigMissing { .. } | WorkloadError::KubeconfigInvalid { .. }) {
                 *connection = None;
             }
@@ -337,7 +337,7 @@ impl Workloads {
         Ok(workload)
     }
 
-    /// The cluster of a kubeconfig in a Secret; `known` is the one of before.
+    /// Returns the cluster of a kubeconfig in a Secret; `known` is the previous one.
     async fn of_secret(&self, namespace: &str, secret: &str, key: &str, known: Option<Arc<Workload>>) -> Result<Arc<Workload>, WorkloadError> {
         let bytes = read(&self.cluster, namespace, secret, key).await?;
         match known.filter(|known| known.fingerprint == HEXLOWER.encode(&Sha256::digest(&bytes))) {
@@ -346,11 +346,11 @@ impl Workloads {
         }
     }
 
-    /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
+    /// Must be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
     pub async fn note_error(&self, cluster: &ClusterRef, error: &WorkloadError) {
         let least = match error {
             WorkloadError::Unauthorized { .. } | WorkloadError::ClusterReplaced { .. } => Duration::ZERO,
-            // Every object of a cluster that does not answer says so.
+            // Every object of a cluster that does not answer reports such an error.
             WorkloadError::Unreachable { .. } => RECHECK_IN_DOUBT,
             _ => return,
         };
@@ -365,12 +365,12 @@ impl Workloads {
     }
 }
 
-/// The one that is known, if the other one is the same: its connections are open.
+/// Keeps the known client if it has the same kubeconfig: its connections are open.
 fn keep(known: Option<Arc<Workload>>, found: Workload) -> Arc<Workload> {
     known.filter(|known| known.fingerprint == found.fingerprint).unwrap_or_else(|| Arc::new(found))
 }
 
-/// A key of a Secret in the management cluster that holds a kubeconfig.
+/// Reads a key with a kubeconfig from a Secret in the management cluster.
 pub async fn read(cluster: &Cluster, namespace: &str, secret: &str, key: &str) -> Result<Vec<u8>, WorkloadError> {
     let missing = || WorkloadError::KubeconfigMissing { secret: format!("{namespace}/{secret}"), key: key.to_owned() };
     let found: Secret = cluster.get(namespace, secret).await.map_err(WorkloadError::Management)?.ok_or_else(missing)?;

@@ -1,19 +1,19 @@
-//! What this program was built from and for.
+//! The source and the platform that this program was built from and for.
 
 use std::env::consts::{ARCH, OS};
 
 /// Version, commit and platform of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
-    /// As tags name it.
+    /// The version, as tags name it.
     pub version: &'static str,
-    /// The commit; `unknown` if the build was not told.
+    /// The commit; `unknown` if the build did not get one.
     pub revision: &'static str,
-    /// As images name it, e.g. `linux/amd64`.
+    /// The platform, as images name it, e.g. `linux/amd64`.
     pub platform: &'static str,
 }
 
-/// This program.
+/// The build of this program.
 pub const BUILD: Build = Build {
     version: concat!("v", env!("CARGO_PKG_VERSION")),
     revision: match option_env!("CAPW_REVISION") {
@@ -34,7 +34,7 @@ const fn platform() -> &'static str {
 }
 
 impl Build {
-    /// Who asks an API server, as its audit log shows.
+    /// Returns the user agent, which an API server's audit log shows.
     pub fn user_agent(&self) -> String {
         format!("capw/{} ({}) {}", self.version, self.platform, self.revision)
     }

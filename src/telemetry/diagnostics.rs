@@ -1,4 +1,4 @@
-//! `/metrics`: over TLS, for those whom the API server lets in. In plain text for everyone only if that was asked for.
+//! `/metrics`: over TLS, for clients that the API server authorizes. In plain text for everyone only if that was requested.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,24 +25,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 
-/// A client that does not finish its handshake is dropped.
+/// The time that a client has for its handshake before the connection is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Handshakes at the same time.
+/// The most handshakes at the same time.
 const HANDSHAKES: usize = 32;
 
-/// The answer to a client without a right, or what went wrong while it was looked for.
+/// Why a client gets no metrics: it lacks the right, or the right could not be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It does not say who it is, or that is not true.
+    /// The client has no token, or an invalid one.
     Unauthorized,
     Forbidden,
-    /// Too many others ask at the same time; the API server was not asked.
+    /// Too many other clients have requests; the API server was not asked.
     Busy,
     /// The API server does not answer.
     Unavailable,
 }
 
-/// Decides by token and path who gets in.
+/// Authorizes a client by its token and the path.
 pub type Authorize = Arc<dyn Fn(SecretString, String) -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>;
 
 fn router(metrics: Metrics) -> Router {
@@ -53,7 +53,7 @@ fn router(metrics: Metrics) -> Router {
     Router::new().route("/metrics", get(text))
 }
 
-/// For those whom `authorize` lets in.
+/// Returns a router for the clients that `authorize` accepts.
 fn guarded(metrics: Metrics, authorize: Authorize) -> Router {
     router(metrics).layer(from_fn(move |request: Request, next: Next| {
         let authorize = authorize.clone();
@@ -83,7 +83,7 @@ fn refuse(refusal: Refusal) -> Response {
     (code, text).into_response()
 }
 
-/// Serves the metrics until `stop`: to everyone if there is no `authorize`, else over TLS.
+/// Serves the metrics until `stop`: over TLS with `authorize`, to everyone without it.
 pub async fn serve(listener: TcpListener, metrics: Metrics, authorize: Option<Authorize>, stop: CancellationToken) -> io::Result<()> {
     let Some(authorize) = authorize else {
         return axum::serve(listener, router(metrics)).with_graceful_shutdown(stop.cancelled_owned()).await;
@@ -92,7 +92,7 @@ pub async fn serve(listener: TcpListener, metrics: Metrics, authorize: Option<Au
     axum::serve(listener, guarded(metrics, authorize)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-/// A certificate that vouches for itself, recreated with each start.
+/// Creates a self-signed certificate, a new one at each start.
 fn own_certificate() -> io::Result<ServerConfig> {
     let own = rcgen::generate_simple_self_signed(vec!["capw".to_owned(), "localhost".to_owned()]).map_err(io::Error::other)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
@@ -103,7 +103,7 @@ fn own_certificate() -> io::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Connections after their handshake. Each handshake runs for itself: a slow one holds up no other.
+/// Accepts connections after their handshake. Each handshake is a separate task: a slow one delays no other.
 struct TlsListener {
     address: SocketAddr,
     accepted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
@@ -124,7 +124,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Send
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // Too many open files, most likely: that passes, and must not become a hot loop.
+            // The most likely cause is too many open files, which is temporary and must not become a hot loop.
             Err(error) => {
                 tracing::warn!(%error, "a connection to the metrics could not be accepted");
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -151,7 +151,7 @@ impl axum::serve::Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.accepted.recv().await {
             Some(accepted) => accepted,
-            // It was told to stop, and so is the server.
+            // The listener was stopped, and so is the server.
             None => std::future::pending().await,
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tower::ServiceExt;
 
-    /// Lets in the token `good`, knows `poor`, has no time for `many`, and fails for `late`.
+    /// Accepts the token `good`, forbids `poor`, is busy for `many`, and unavailable for `late`.
     fn authorize() -> Authorize {
         Arc::new(|token, path| {
             assert_eq!(path, "/metrics");

@@ -1,4 +1,5 @@
-//! Gauges about what exists now, asked for at each scrape: machines by phase, pools that roll, hypervisors that answer, requests for certificates.
+//! Gauges about existing objects, computed at each scrape: machines by phase, pools during a rollout, hypervisors that answer, certificate
+//! requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// What exists.
+/// The existing objects that the gauges describe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Existing {
     pub phases: Vec<InPhase>,
-    /// Machines of pools that were not made from their pool's current template; `None`: another process knows.
+    /// The machines of pools that were not created from their pool's current template; `None`: another process reports them.
     pub outdated: Option<u32>,
     pub hypervisors: Vec<Hypervisor>,
     pub requests: Vec<Undecided>,
@@ -25,34 +26,34 @@ pub struct Existing {
 pub struct InPhase {
     pub phase: &'static str,
     pub machines: u32,
-    /// How long the oldest of them has been in it.
+    /// The time that the oldest machine has been in the phase.
     pub oldest: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypervisor {
-    /// As in the metrics about calls.
+    /// The endpoint, as in the metrics about calls.
     pub endpoint: String,
     pub answers: bool,
 }
 
-/// The requests for certificates that are neither approved nor denied.
+/// The certificate requests that are neither approved nor denied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Undecided {
     pub signer: &'static str,
-    /// How long the oldest of them is there.
+    /// The age of the oldest request.
     pub oldest: Duration,
 }
 
-/// Looks at what exists.
+/// Collects the existing objects.
 pub type Look = Arc<dyn Fn() -> Existing + Send + Sync>;
 
-/// The gauges; there are none while nothing looks. Clones share it.
+/// The gauges, which exist while a [`Look`] is set. Clones share it.
 #[derive(Clone, Default)]
 pub struct Fleet(Arc<Mutex<Option<Look>>>);
 
 impl Fleet {
-    /// From now on `look` is asked.
+    /// Sets the function that collects the existing objects.
     pub fn watch(&self, look: Option<Look>) {
         *self.0.lock() = look;
     }
@@ -84,7 +85,7 @@ impl Collector for Fleet {
     }
 }
 
-/// A family whose members differ in one label.
+/// Encodes a family whose members differ in one label.
 fn gauges<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

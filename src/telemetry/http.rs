@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`; `/metrics` is in [`super::diagnostics`]. Liveness asks nothing of others: a restart cures no outage.
+//! `/livez` and `/readyz`; `/metrics` is in [`super::diagnostics`]. Liveness does not depend on other systems: a restart fixes no outage.
 
 use std::io;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(ask(probes(readiness.clone(), Passes::default()), "/readyz").await, (503, "missing: watch of machines\n".into()));
         assert_eq!(ask(probes(readiness.clone(), Passes::default()), "/livez").await.0, 200);
         readiness.met("watch of machines");
-        // Said again by a watch that starts again: it stays met.
+        // A watch that restarts repeats its expectation: it stays met.
         readiness.expect("watch of machines");
         assert_eq!(ask(probes(readiness, Passes::default()), "/readyz").await, (200, "ok\n".into()));
     }

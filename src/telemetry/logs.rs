@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How a line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
@@ -14,7 +14,7 @@ pub enum Format {
     Json,
 }
 
-/// Starts logging. `filter` is a level or a list like `info,capw=debug,kube=warn`. The error names what is wrong with it.
+/// Starts logging. `filter` is a level or a list like `info,capw=debug,kube=warn`. The error explains what is wrong with the filter.
 pub fn start(format: Format, filter: &str) -> Result<(), String> {
     let filter = directives(filter)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
@@ -25,13 +25,13 @@ pub fn start(format: Format, filter: &str) -> Result<(), String> {
     started.map_err(|e| format!("logging: {e}"))
 }
 
-/// The user's list, and what is never logged.
+/// Returns the user's filter, extended by what is never logged.
 fn directives(filter: &str) -> Result<EnvFilter, String> {
     let mut filter = EnvFilter::try_new(filter).map_err(|e| format!("log level {filter:?}: {e}; expected e.g. info or info,capw=debug"))?;
-    // A simulated guest that has only a token reads the discovery document before it can know the server's certificate, as kubeadm
-    // does; kube warns of each such client. Ours for clusters refuse to be made without verification.
-    // And each call that fails is logged by kube as an error of its own, however often it is repeated: we say it once, in a condition.
-    // What it cannot read it logs whole, and that may be a Secret.
+    // kube warns of each client without verification. A simulated guest that has only a token reads the discovery document before it can know the
+    // server's certificate, as kubeadm does. Our clients for clusters cannot be created without verification.
+    // kube also logs each failed call as an error, however often it is repeated: we report it once, in a condition.
+    // kube logs an unreadable answer as a whole, and that may be a Secret.
     for quiet in ["kube_client::client::tls=error", "kube_client::client::builder=off", "kube_client::client=off"] {
         filter = filter.add_directive(quiet.parse().map_err(|e| format!("logging: {e}"))?);
     }

@@ -1,4 +1,4 @@
-//! Every metric of this program. Labels take few, fixed values: never the name of an object that users make, except endpoints.
+//! All metrics of this program. Labels have few, fixed values: never the name of an object that users create, except endpoints.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ struct Problem {
     reason: String,
 }
 
-/// The series of one endpoint, which go when it does.
+/// The series of one endpoint, which are removed with it.
 #[derive(Default)]
 struct OfEndpoint {
     calls: HashSet<HypervisorCall>,
@@ -134,12 +134,12 @@ struct All {
     endpoints: Mutex<HashMap<String, OfEndpoint>>,
 }
 
-/// From a read of a cache to a hypervisor that copies a disk.
+/// Durations from a read of a cache to a hypervisor that copies a disk.
 fn times() -> Histogram {
     Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 900.0])
 }
 
-/// From a clone of a small disk to an installation that a deadline ends.
+/// Durations from a clone of a small disk to an installation that a deadline ends.
 fn phase_times() -> Histogram {
     Histogram::new([5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 2400.0, 3600.0, 7200.0])
 }
@@ -216,7 +216,7 @@ impl Metrics {
         self.0.waiting.get_or_create(&Controller { controller }).set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
-    /// An object that waited for so long is looked at.
+    /// Records how long an object waited in the queue before its pass.
     pub fn taken_from_queue(&self, controller: &'static str, waited: Duration) {
         self.0.queue_times.get_or_create(&Controller { controller }).observe(waited.as_secs_f64());
     }
@@ -246,7 +246,7 @@ impl Metrics {
         }
     }
 
-    /// An endpoint is gone: its series end.
+    /// Removes the series of an endpoint that was deleted.
     pub fn forget_endpoint(&self, endpoint: &str) {
         let series = self.0.endpoints.lock().remove(endpoint).unwrap_or_default();
         for call in &series.calls {
@@ -257,22 +257,22 @@ impl Metrics {
         }
     }
 
-    /// A WindowsMachine left a phase after so long.
+    /// Records how long a WindowsMachine was in a phase that it left.
     pub fn machine_phase(&self, phase: &'static str, took: Duration) {
         self.0.phase_times.get_or_create(&Phase { phase }).observe(took.as_secs_f64());
     }
 
-    /// A WindowsMachine has a problem that it did not have before.
+    /// Counts a new problem of a WindowsMachine.
     pub fn machine_problem(&self, condition: &str, reason: &str) {
         self.0.problems.get_or_create(&Problem { condition: condition.into(), reason: reason.into() }).inc();
     }
 
-    /// What is asked at each scrape for what exists.
+    /// Sets the function that collects the existing objects at each scrape.
     pub fn watch_fleet(&self, look: Option<Look>) {
         self.0.fleet.watch(look);
     }
 
-    /// `cluster` is `management` or `workload`; `code` is the status or `none` when no answer came.
+    /// Counts a request. `cluster` is `management` or `workload`; `code` is the status, or `none` without an answer.
     pub fn api_request(&self, cluster: &'static str, verb: &'static str, resource: &str, code: Option<u16>, took: Duration) {
         let code = code.map_or_else(|| "none".to_owned(), |c| c.to_string());
         self.0.requests.get_or_create(&Request { cluster, verb, resource: resource.into(), code }).inc();
@@ -295,7 +295,7 @@ impl Metrics {
         self.0.events.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// `call` is the name in the service, `code` that of gRPC in lower case.
+    /// Counts a call. `call` is its name in the service, `code` the gRPC code in lower case.
     pub fn autoscaler_call(&self, call: &'static str, code: &'static str, took: Duration) {
         self.0.autoscaler_calls.get_or_create(&Call { call, code }).inc();
         self.0.autoscaler_times.get_or_create(&CallTime { call }).observe(took.as_secs_f64());
@@ -305,7 +305,7 @@ impl Metrics {
         self.0.leader.set(leads.into());
     }
 
-    /// The OpenMetrics text.
+    /// Returns the OpenMetrics text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! Logs, metrics and the answers to probes. Knows nothing of what it observes: words come in as text.
+//! Logs, metrics and the answers to probes. Independent of the code that it observes: names are passed in as text.
 
 pub mod build;
 pub mod diagnostics;

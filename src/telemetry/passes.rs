@@ -1,4 +1,4 @@
-//! The passes that run now, so that liveness notices one that will never end.
+//! The running passes, so that liveness notices a pass that never ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Every request and every call of a pass has a limit: one that lasts longer hangs, and only a restart helps.
+/// The longest pass. Every request and every call of a pass has a limit, so a longer pass hangs, and only a restart helps.
 const LONGEST: Duration = Duration::from_secs(20 * 60);
 
-/// Clones share it.
+/// The running passes. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Passes(Arc<Mutex<Running>>);
 
@@ -20,7 +20,7 @@ struct Running {
     since: BTreeMap<u64, (&'static str, Instant)>,
 }
 
-/// A pass; it ends when this is dropped.
+/// A running pass, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Pass {
     passes: Passes,
@@ -28,7 +28,7 @@ pub struct Pass {
 }
 
 impl Passes {
-    /// A pass of this controller begins.
+    /// Begins a pass of this controller.
     pub fn begin(&self, controller: &'static str) -> Pass {
         let mut running = self.0.lock();
         let number = running.next;
@@ -37,9 +37,9 @@ impl Passes {
         Pass { passes: self.clone(), number }
     }
 
-    /// What is wrong, if one hangs.
+    /// Returns a message if a pass hangs.
     pub fn hung(&self) -> Option<String> {
-        // The first one began first.
+        // The first entry is the oldest pass.
         let (controller, since) = *self.0.lock().since.values().next()?;
         let took = since.elapsed();
         (took >= LONGEST).then(|| format!("a pass of {controller} has run for {} minutes", took.as_secs() / 60))

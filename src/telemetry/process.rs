@@ -1,4 +1,4 @@
-//! Memory and processor time of this process, read from `/proc` at each scrape. Absent where there is no `/proc`.
+//! Memory and processor time of this process, read from `/proc` at each scrape. Absent where `/proc` does not exist.
 
 use std::fs;
 
@@ -14,12 +14,12 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Debug)]
 pub struct Process;
 
-/// What `/proc/self/stat` says.
+/// The usage in `/proc/self/stat`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
     pub resident_bytes: u64,
     pub cpu_seconds: f64,
-    /// Since the machine started.
+    /// The start of the process, in seconds since the machine started.
     pub started_seconds: f64,
 }
 
@@ -42,7 +42,7 @@ impl Usage {
     }
 }
 
-/// When the machine started, in seconds since 1970.
+/// Returns when the machine started, in seconds since 1970.
 fn machine_started(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }

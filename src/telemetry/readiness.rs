@@ -1,16 +1,16 @@
-//! What must be there before this process is ready, by name, so that a probe can say what is missing.
+//! The conditions for this process to be ready, by name, so that a probe can report the missing ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The list of what is awaited. Clones share it.
+/// The expected conditions. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<Mutex<BTreeMap<String, bool>>>);
 
 impl Readiness {
-    /// From now on, `name` must be met.
+    /// Adds the condition `name`, which must be met from now on.
     pub fn expect(&self, name: &str) {
         self.0.lock().entry(name.to_owned()).or_insert(false);
     }
@@ -19,7 +19,7 @@ impl Readiness {
         self.0.lock().insert(name.to_owned(), true);
     }
 
-    /// What is not met yet, sorted by name.
+    /// Returns the conditions that are not met, sorted by name.
     pub fn missing(&self) -> Vec<String> {
         self.0.lock().iter().filter(|(_, met)| !**met).map(|(name, _)| name.clone()).collect()
     }

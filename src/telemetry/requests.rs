@@ -13,32 +13,32 @@ use tower::{BoxError, Layer, Service};
 
 use super::metrics::Metrics;
 
-/// A request whose turn would come later is not sent: its caller gives up after 20 s, and the answer takes time too. Without this, requests
-/// that are given up while they wait would take the turns of those that come after them.
+/// The longest wait for a turn. A later request is not sent: its caller gives up after 20 s, and the answer takes time too. Without this limit,
+/// abandoned requests would take the turns of later ones.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Too many requests wait for their turn.
+/// The error for a request when too many others wait for their turn.
 #[derive(Debug, Error)]
 #[error("not sent: {}s of requests wait for their turn already; raise --kube-api-qps if the API server can bear more", .0.as_secs())]
 struct Crowded(Duration);
 
-/// At most so many requests a second, with a burst. Watches count as one request.
+/// A limit of requests per second, with a burst. Watches count as one request.
 #[derive(Clone, Debug)]
 pub struct Rate {
     interval: Duration,
     burst: u32,
-    /// When the next request is due if they came evenly.
+    /// When the next request is due at an even rate.
     next: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Rate {
-    /// `per_second` 0 means no limit.
+    /// Creates a limit. `per_second` 0 means no limit.
     pub fn new(per_second: u32, burst: u32) -> Self {
         let interval = if per_second == 0 { Duration::ZERO } else { Duration::from_secs(1) / per_second };
         Self { interval, burst: burst.max(1), next: Arc::default() }
     }
 
-    /// Takes a turn: when the request may be sent.
+    /// Takes a turn, and returns when the request may be sent.
     fn turn(&self, now: Instant) -> Result<Instant, Crowded> {
         let mut next = self.next.lock();
         let credit = self.interval.saturating_mul(self.burst - 1);
@@ -53,12 +53,12 @@ impl Rate {
     }
 }
 
-/// The layer.
+/// The layer that counts requests and limits their rate.
 #[derive(Clone)]
 pub struct Counted {
     pub metrics: Metrics,
     pub rate: Rate,
-    /// `management` or `workload`.
+    /// The kind of cluster: `management` or `workload`.
     pub cluster: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl<S> Layer<S> for Counted {
     }
 }
 
-/// The service around the client's own.
+/// The service around the client's own service.
 #[derive(Clone)]
 pub struct CountedService<S> {
     inner: S,
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// Verb and resource of a request as the audit log names them, e.g. `get`, `leases.coordination.k8s.io`.
+/// Returns the verb and resource of a request as the audit log names them, e.g. `get`, `leases.coordination.k8s.io`.
 fn describe(method: &Method, path: &str, query: &str) -> (&'static str, String) {
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let (group, rest) = match parts.as_slice() {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(Rate::new(0, 1).turn(later).unwrap(), later);
     }
 
-    /// Ten times what the rate allows, for ten minutes, each request given up by its caller.
+    /// Ten times the rate, for ten minutes; every caller gives up.
     #[tokio::test(start_paused = true)]
     async fn requests_that_come_faster_than_the_rate_never_wait_for_more_than_ten_seconds() {
         let (rate, mut sent) = (Rate::new(10, 1), 0);

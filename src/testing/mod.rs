@@ -1,4 +1,4 @@
-//! Contexts for wiring tests: caches that never change, a clock, and an API server that answers as a script says.
+//! Contexts for wiring tests: caches that never change, a clock, and an API server that answers from a script.
 
 pub mod server;
 pub mod windows_nodes;
@@ -37,22 +37,22 @@ use crate::kube_api::workload::{Connect, Workloads};
 use crate::telemetry::{Metrics, Readiness};
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
-/// An object from JSON.
+/// Reads an object from JSON.
 pub fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// A cache that holds these objects.
+/// Returns a cache that holds these objects.
 pub fn holding<K: Kind>(objects: Vec<Value>) -> Cache<K> {
     Cache(Watch::holding(objects.into_iter().map(read).collect()))
 }
 
-/// The same, with objects some of which cannot be read.
+/// Returns a cache that holds these objects, some of which cannot be read.
 pub fn holding_unreadable<K: Kind>(objects: Vec<Value>) -> Cache<K> {
     Cache(Watch::holding_unreadable(objects.into_iter().map(read).collect()))
 }
 
-/// An empty cache, and what puts an object into it.
+/// Returns an empty cache, and a function that adds an object to it.
 pub fn changing<K: Kind>() -> (Cache<K>, impl Fn(Value)) {
     let (client, _script) = Script::new(vec![]);
     let watching = Watching {
@@ -69,32 +69,32 @@ pub fn changing<K: Kind>() -> (Cache<K>, impl Fn(Value)) {
     (Cache(Watch::over(&watching, shown)), move |object| tell(watcher::Event::Apply(Guarded(Ok(read(object))))))
 }
 
-/// The question for the groups of kinds that are served, and this answer.
+/// Expects a request for the served API groups, and answers with these.
 pub fn groups(names: &[&str]) -> Exchange {
     let version = |name: &str| json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
     let groups: Vec<Value> = names.iter().map(|name| json!({"name": name, "versions": [version(name)]})).collect();
     step("GET /apis", json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
 }
 
-/// With these caches, and a clock that goes on so many seconds with each look.
+/// Returns a context with these caches, and a clock that advances by `seconds` at each read.
 pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared, Script) {
     shared_to(caches, seconds, exchanges, Arc::new(Client::try_from))
 }
 
-/// The same, with these clients for workload clusters.
+/// As [`shared`], with these clients for workload clusters.
 pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect: Connect) -> (Shared, Script) {
     let (shared, script, _) = shared_asked(caches, seconds, exchanges, connect);
     (shared, script)
 }
 
-/// The same, and the passes that are asked for.
+/// As [`shared_to`], and returns the requested passes too.
 pub fn shared_asked(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect: Connect) -> (Shared, Script, Requested) {
     let (client, script) = Script::new(exchanges);
     let cluster = Cluster::new(client.clone());
     let time = AtomicI64::new(1_767_225_600);
     let directory = tempfile::Builder::new().prefix("capw-wiring").tempdir().unwrap();
     let state = directory.path().to_owned();
-    // The directory goes with the last of the drivers that have this clock.
+    // The directory is deleted with the last driver that has this clock.
     let clock = move || (&directory, Timestamp::UNIX_EPOCH).1;
     let settings = DriverSettings::uncounted(state, 32, Arc::new(clock));
     let management = Arc::new(Management {
@@ -116,11 +116,11 @@ pub fn shared_asked(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, conn
     (shared, script, requested)
 }
 
-/// A pass, and those after it that an answer triggers which it waits for.
+/// Runs a pass, and repeats it while it waits for an answer.
 pub async fn with_answers(pass: impl AsyncFn() -> Result<Outcome, ReconcileError>) -> Result<Outcome, ReconcileError> {
     loop {
         match pass().await {
-            // With a paused clock, time goes on while nothing else does.
+            // With a paused clock, time advances only while all tasks wait.
             Err(error) if error.is_pending() => sleep(Duration::from_millis(1)).await,
             ended => return ended,
         }
@@ -147,15 +147,15 @@ pub async fn list_nodes(clusters: &WorkloadClusters, cluster: &ClusterRef) {
 #[derive(Default)]
 pub struct Empty {
     pub unfit: Option<String>,
-    /// What a look at any VM shows, if not that it is absent.
+    /// The observed state of any VM, if not absent.
     pub observed: Option<Observed>,
-    /// The VMs that were to go.
+    /// The VMs whose removal was requested.
     pub retired: Mutex<Vec<MachineKey>>,
-    /// It may have VMs, and hides them.
+    /// Whether it may have VMs and hides them.
     pub hides: bool,
-    /// Why it makes no VM.
+    /// Why it creates no VM.
     pub refuses: Option<DriverError>,
-    /// Ids that it chooses for a VM.
+    /// The ids that it chooses for a VM.
     pub reserves: Journal,
 }
 

@@ -1,4 +1,4 @@
-//! A workload cluster that keeps what is applied, and refuses what it is told to.
+//! A workload cluster that stores applied objects, and fails the requests that a test selects.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,22 +19,22 @@ use crate::kube_api::workload::{Connect, Workload};
 #[derive(Default)]
 pub struct Server {
     pub objects: BTreeMap<String, Value>,
-    /// Nodes and pods, as they are observed.
+    /// The observed Nodes and pods.
     pub others: Vec<Value>,
     pub asked: Vec<String>,
-    /// A request that is refused each time.
+    /// A request that is always refused.
     pub refused: Option<String>,
-    /// A group of kinds that are not there.
+    /// An API group that is not served.
     pub without: Option<&'static str>,
-    /// By path: the field manager that has changed the image of an object.
+    /// The field manager that has changed the image of an object, by path.
     pub held: BTreeMap<String, &'static str>,
-    /// The request of this number, from 0, fails.
+    /// The number of a request, from 0, and how it fails.
     pub failing: Option<(usize, Fault)>,
-    /// How many merge patches it has carried out.
+    /// The number of merge patches that succeeded.
     pub writes: usize,
-    /// Every kind is served, and can be listed and watched; kubelets write their Nodes so often.
+    /// The interval at which kubelets write their Nodes. If set, every kind is served, and can be listed and watched.
     pub beats: Option<Duration>,
-    /// How often they have.
+    /// The number of these writes.
     pub beaten: u64,
 }
 
@@ -42,11 +42,11 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Refused,
-    /// Another has written the object since it was read.
+    /// Another client has written the object since it was read.
     Conflict,
-    /// The server asks to wait for [`PATIENCE`].
+    /// The server requests to wait for [`PATIENCE`].
     Busy,
-    /// Something in front of the server gives up on it, before the request is carried out or after.
+    /// A proxy in front of the server gives up, before the request is carried out or after.
     GivenUp {
         is_done: bool,
     },
@@ -56,7 +56,7 @@ pub enum Fault {
     },
 }
 
-/// What a busy server asks for: longer than CAPW waits by itself.
+/// The delay that a busy server requests: longer than CAPW waits without it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Fault {
@@ -70,19 +70,19 @@ impl Fault {
         Self::Unanswered { is_done: true },
     ];
 
-    /// The number of each request with each fault that it may meet: reads do not conflict, and change nothing.
+    /// Returns the number of each request with each possible fault: reads neither conflict nor change anything.
     pub fn of(requests: &[String]) -> Vec<(usize, Self)> {
         let is_possible = |nth: usize, fault: Self| !requests[nth].starts_with("GET") || !(fault == Self::Conflict || fault.is_done());
         let all = (0..requests.len()).flat_map(|nth| Self::ALL.map(|fault| (nth, fault)));
         all.filter(|(nth, fault)| is_possible(*nth, *fault)).collect()
     }
 
-    /// Whether the request is carried out all the same.
+    /// Whether the request is carried out nevertheless.
     pub const fn is_done(self) -> bool {
         matches!(self, Self::GivenUp { is_done: true } | Self::Unanswered { is_done: true })
     }
 
-    /// What the client is told, if it is told anything.
+    /// Returns the answer to the client, if it gets one.
     fn answer(self) -> Option<(u16, Value)> {
         Some(match self {
             Self::Refused => status(403, "Forbidden"),
@@ -102,7 +102,7 @@ pub fn status(code: u16, reason: &str) -> (u16, Value) {
     (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
 }
 
-/// As kubectl is refused by an API server of Kubernetes 1.36.
+/// Returns the answer that kubectl gets from an API server of Kubernetes 1.36.
 fn conflict(manager: &str) -> (u16, Value) {
     let field = ".spec.template.spec.containers[name=\"flannel\"].image";
     let causes = json!([{"reason": "FieldManagerConflict", "message": format!("conflict with \"{manager}\" using apps/v1"), "field": field}]);
@@ -112,14 +112,14 @@ fn conflict(manager: &str) -> (u16, Value) {
 }
 
 impl Server {
-    /// A cluster that says which one it is, with these objects by path.
+    /// Creates a cluster with an identity, and with these objects by path.
     pub fn holding<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
         let objects = std::iter::once(("/api/v1/namespaces/kube-system", kube_system)).chain(objects);
         Self { objects: objects.map(|(path, object)| (path.to_owned(), object)).collect(), ..Self::default() }
     }
 
-    /// What there is of a kind, if the path is that of a list.
+    /// Returns the objects of a kind, if the path is the path of a list.
     fn list(&self, path: &str, query: &str) -> Option<Value> {
         let of_version = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/apis/")?.splitn(3, '/').nth(2))?;
         let plural = match of_version.split('/').collect::<Vec<_>>()[..] {
@@ -137,7 +137,7 @@ impl Server {
         Some(page(&items, query))
     }
 
-    /// What a watch of Nodes shows each time: nothing but that the kubelets live.
+    /// Returns the events of a watch of Nodes, which report only heartbeats.
     fn beat(&mut self) -> String {
         self.beaten += 1;
         let version = (self.beaten + 1).to_string();
@@ -150,7 +150,7 @@ impl Server {
         events.collect()
     }
 
-    /// `None`: there is none.
+    /// Returns the answer; `None` if the object does not exist.
     fn answer(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<(u16, Value)> {
         let line = format!("{method} {path}");
         self.asked.push(line.clone());
@@ -187,7 +187,7 @@ impl Server {
                 let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
                 Some((200, page(&pods, query)))
             }
-            // A merge patch: an object that is applied says what it is.
+            // A merge patch: an applied object has a kind.
             Method::PATCH if sent()["kind"].is_null() => {
                 let live = self.objects.get_mut(path)?;
                 let version = sent()["metadata"]["resourceVersion"].clone();
@@ -202,7 +202,7 @@ impl Server {
             Method::PATCH if !query.contains("force=true") && self.held.contains_key(path) => {
                 Some(conflict(self.held.get(path).copied().unwrap_or_default()))
             }
-            // As every API server.
+            // As in every API server, the handler of a RuntimeClass cannot change.
             Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
             Method::PATCH => {
                 self.held.remove(path);
@@ -221,7 +221,7 @@ impl Server {
     }
 }
 
-/// As many of them as are asked for at once, and where the next ones begin.
+/// Returns as many items as requested, and where the next ones begin.
 fn page(items: &[&Value], query: &str) -> Value {
     let number = |key: &str| query.split('&').find_map(|part| part.strip_prefix(key)?.parse::<usize>().ok());
     let rest = &items[number("continue=").unwrap_or_default()..];
@@ -230,7 +230,7 @@ fn page(items: &[&Value], query: &str) -> Value {
     json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1", "continue": next}, "items": now})
 }
 
-/// The end of a watch, which is begun again. Only Nodes change.
+/// Waits for the events of a watch, which ends with them and restarts. Only Nodes change.
 async fn watch(server: &Mutex<Server>, path: &str) -> String {
     let beats = server.lock().beats.filter(|_| path == "/api/v1/nodes");
     match beats {
@@ -240,7 +240,7 @@ async fn watch(server: &Mutex<Server>, path: &str) -> String {
     server.lock().beat()
 }
 
-/// A client of that server.
+/// Creates a client of that server.
 pub fn client(server: &Arc<Mutex<Server>>) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -265,13 +265,13 @@ pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
     Workload { server: "https://10.0.0.1:6443".into(), ..Workload::of(client(server)) }
 }
 
-/// Whatever a kubeconfig says, it leads to that server.
+/// Connects every kubeconfig to that server.
 pub fn connect(server: &Arc<Mutex<Server>>) -> Connect {
     let server = server.clone();
     Arc::new(move |_: Config| Ok(client(&server)))
 }
 
-/// The request for the kubeconfig of the Cluster `lab/c1`, and one as an answer.
+/// Expects the request for the kubeconfig of the Cluster `lab/c1`, and answers with one.
 pub fn kubeconfig() -> Exchange {
     use base64::Engine as _;
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],

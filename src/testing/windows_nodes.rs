@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 pub const NODES: usize = 1000;
 
-/// A Windows node that is verified, as its kubelet, flanneld and Cluster API write it.
+/// Returns a verified Windows node, as its kubelet, flanneld and Cluster API write it.
 pub fn node(at: usize) -> Value {
-    // After those of the Linux nodes.
+    // The part follows the parts of the Linux nodes.
     let (name, part) = (format!("win-{at}"), at + 8);
     let block = format!("10.244.{}.{}/26", part / 4, part % 4 * 64);
     let condition = |type_: &str, status: &str| {
@@ -53,7 +53,7 @@ pub fn node(at: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// The pod of a DaemonSet on that node, as its kubelet writes it.
+/// Returns the pod of a DaemonSet on that node, as its kubelet writes it.
 pub fn pod(part: &str, at: usize) -> Value {
     let condition = |type_: &str| json!({"type": type_, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let mount = |name: &str| json!({"name": name, "mountPath": format!("C:\\capw\\{name}")});

@@ -1,19 +1,19 @@
-//! Why a hypervisor did not do what was asked.
+//! Errors of a hypervisor.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a call failed, in the classes that decide what happens next. Texts name the thing and the remedy and never hold a secret.
+/// Why a call failed, in the classes that decide what happens next. Messages name the object and the remedy and never contain a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DriverError {
-    /// What the spec names is not there.
+    /// An object that the spec names does not exist.
     #[error("{text}")]
     Missing { thing: Thing, text: String },
-    /// Something that is not ours is in the way.
+    /// An object that is not ours is in the way.
     #[error("{0}")]
     Conflict(String),
-    /// The endpoint is busy; try again after that time.
+    /// The endpoint is busy; retry after that time.
     #[error("the hypervisor is busy")]
     Busy { after: Duration },
     /// The credentials are refused.
@@ -22,13 +22,13 @@ pub enum DriverError {
     /// The credentials lack a permission.
     #[error("{0}")]
     Denied(String),
-    /// The endpoint's certificate, or host key, is not the one that is trusted. Nothing was sent.
+    /// The endpoint's certificate, or host key, is not the trusted one. Nothing was sent.
     #[error("{0}")]
     Certificate(String),
-    /// Another endpoint than the one that the machines were made on answers.
+    /// The endpoint is not the one that the machines were created on.
     #[error("{0}")]
     EndpointChanged(String),
-    /// There is no room.
+    /// The hypervisor has no free capacity.
     #[error("{0}")]
     Capacity(String),
     /// The request can never succeed as it is.
@@ -37,7 +37,7 @@ pub enum DriverError {
     /// The endpoint cannot be reached.
     #[error("{0}")]
     Unreachable(String),
-    /// A passing fault; try again.
+    /// A temporary fault; retry.
     #[error("{0}")]
     Transient(String),
     /// The reply was lost: observe, never repeat blindly.
@@ -45,12 +45,12 @@ pub enum DriverError {
     Unknown(String),
 }
 
-/// What can be missing on a hypervisor.
+/// A kind of object that can be missing on a hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thing {
     Image,
     Network,
-    /// Where VMs are put: a storage pool, a folder, a node.
+    /// The place for VMs: a storage pool, a folder, a node.
     Placement,
 }
 

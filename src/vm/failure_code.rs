@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::condition::Reason::{self, *};
 use crate::api::documented::documented_enum;
 
-/// What is known of a code.
+/// The properties of a code.
 pub(super) struct Entry {
     number: u32,
     reason: Reason,
@@ -16,7 +16,7 @@ const fn code(number: u32, reason: Reason, remedy: &'static str) -> Entry {
     Entry { number, reason, remedy }
 }
 
-/// For what only a full or broken disk prevents.
+/// The remedy for failures that only a full or broken disk causes.
 const DISK: &str = "Check the free space and the health of drive C:.";
 const READ_CONTAINERD_LOG: &str =
     r"Read the end of `C:\var\log\containerd\containerd.log`: it says why. `capw diagnose logs containerd.log` knows the usual causes.";
@@ -206,22 +206,22 @@ documented_enum! {
 }
 
 impl FailureCode {
-    /// The code with this number.
+    /// Returns the code with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.number() == number)
     }
 
-    /// As it is written in the plan and in reports.
+    /// Returns the number, as written in the plan and in reports.
     pub const fn number(self) -> u32 {
         self.entry().number
     }
 
-    /// The reason of NodeJoined when a guest gives up with this code.
+    /// Returns the reason of NodeJoined when a guest gives up with this code.
     pub const fn reason(self) -> Reason {
         self.entry().reason
     }
 
-    /// What to do, in Markdown.
+    /// Returns the remedy in Markdown.
     pub const fn remedy(self) -> &'static str {
         self.entry().remedy
     }

@@ -1,4 +1,4 @@
-//! WHAT A VM IS: the types that decisions and drivers share.
+//! THE TYPES OF A VM that decisions and drivers share.
 
 mod driver_error;
 mod failure_code;
@@ -19,7 +19,7 @@ use crate::api::name::{HostName, VmUuid};
 const MARK_MACHINE: &str = "capw-machine=";
 const MARK_CLUSTER: &str = ";capw-cluster=";
 
-/// The identity of a VM: its own, and the cluster that owns it. Both are known before the VM exists.
+/// The identity of a VM: its own, and its owner cluster. Both are known before the VM exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MachineKey {
     /// UUID of the VM, the last part of its provider ID.
@@ -31,12 +31,12 @@ pub struct MachineKey {
 }
 
 impl MachineKey {
-    /// The mark that a driver puts on everything it creates, and checks before it destroys anything.
+    /// Returns the mark that a driver puts on everything it creates, and checks before it destroys anything.
     pub fn owner_mark(&self) -> String {
         format!("{}{}", self.machine_mark(), self.cluster)
     }
 
-    /// Whether a mark names this machine, whatever cluster it names.
+    /// Whether a mark names this machine, with any cluster.
     pub fn is_named_by(&self, mark: &str) -> bool {
         mark.starts_with(&self.machine_mark())
     }
@@ -45,15 +45,15 @@ impl MachineKey {
         format!("{MARK_MACHINE}{}{MARK_CLUSTER}", self.vm)
     }
 
-    /// The key of a VM with that mark, made for the WindowsMachine of that name; `None`: it is no mark of ours.
+    /// Returns the key of a VM with that mark, created for the WindowsMachine of that name; `None` if the mark is not ours.
     pub fn of_mark(mark: &str, name: &str) -> Option<Self> {
         let (vm, cluster) = mark.strip_prefix(MARK_MACHINE)?.split_once(MARK_CLUSTER)?;
         let key = Self { vm: VmUuid(uuid::Uuid::try_parse(vm).ok()?), cluster: cluster.to_owned(), name: name.to_owned() };
         (key.owner_mark() == mark && !name.is_empty()).then_some(key)
     }
 
-    /// Name of the VM on a hypervisor whose names may have `limit` characters: that of the WindowsMachine, cut, and eight digits of the
-    /// UUID, since two clusters may have machines of the same name.
+    /// Returns the name of the VM on a hypervisor whose names may have `limit` characters: the name of the WindowsMachine, cut, and eight digits of
+    /// the UUID, since two clusters may have machines of the same name.
     pub fn vm_name(&self, limit: usize) -> String {
         let id = self.vm.0.simple().to_string();
         let digits = id.get(..8).unwrap_or(&id);
@@ -68,7 +68,7 @@ pub struct VmSpec {
     pub image: String,
     pub cpus: u32,
     pub memory_mib: u64,
-    /// `None`: as in the image.
+    /// The size of the system disk; `None`: as in the image.
     pub system_disk_gib: Option<u64>,
     pub disks: Vec<VmDisk>,
     pub nics: Vec<Nic>,
@@ -88,7 +88,7 @@ pub struct VmDisk {
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// `None`: the hypervisor's default network.
+    /// The network; `None`: the hypervisor's default network.
     pub network: Option<String>,
     pub mac: MacAddress,
 }
@@ -113,13 +113,13 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// What a driver reserved or started (ids, tasks), stored in the machine's status before the driver acts on it.
+/// The ids and tasks that a driver reserved or started, stored in the machine's status before the driver uses them.
 pub type Journal = BTreeMap<String, String>;
 
-/// The data for a VM's first start. It holds the join token: never logged.
+/// The data for a VM's first start. It contains the join token and is never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Seed {
-    /// Files of a CD to attach; its label names the program that reads it.
+    /// The files of a CD to attach; its label names the program that reads it.
     Drive { label: &'static str, files: BTreeMap<String, Vec<u8>> },
     /// VMware's extra configuration: values by key, e.g. `guestinfo.userdata`.
     GuestInfo(BTreeMap<String, String>),
@@ -153,31 +153,31 @@ impl fmt::Debug for Seed {
 /// The result of one consistent read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// Neither a VM nor a disk nor a seed exists.
+    /// No VM, disk or seed exists.
     Absent,
-    /// Something with this name or identity exists without our owner mark. It is never touched.
+    /// An object with this name or identity exists without our owner mark. It is never touched.
     Foreign {
         what: String,
-        /// Its mark names this machine, in another cluster: whether it is ours is in doubt.
+        /// Whether its mark names this machine in another cluster: then its owner is in doubt.
         is_marked: bool,
     },
     Present(Present),
 }
 
-/// A VM with our owner mark, or what is left of one.
+/// A VM with our owner mark, or its leftovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     pub power: Power,
     pub seeded: Seeded,
     /// False if only leftovers (disk, seed) exist.
     pub vm: bool,
-    /// Sorted, without those that are of no use to others ([`usable`]).
+    /// The sorted addresses that are of use to others ([`usable`]).
     pub addresses: Vec<IpAddr>,
     /// The newest report of the guest.
     pub report: Option<GuestReport>,
-    /// The hypervisor's own words why a VM that is on does not run.
+    /// The hypervisor's message why a VM that is on does not run.
     pub trouble: Option<String>,
-    /// What the hypervisor warns of while the VM runs, in its own words. It changes nothing but what is said.
+    /// The hypervisor's warning while the VM runs. It affects only the report.
     pub warning: Option<String>,
 }
 
@@ -186,7 +186,7 @@ pub struct Present {
 pub enum Seeded {
     No,
     Yes,
-    /// It is detached for the next start; the guest that runs still has it.
+    /// The seed is detached for the next start; the running guest still has it.
     UntilRestart,
 }
 
@@ -196,7 +196,7 @@ impl Seeded {
     }
 }
 
-/// The addresses by which others reach a VM, sorted: not loopback, link-local or unspecified ones, each once.
+/// Returns the addresses at which others reach a VM, sorted and without duplicates: no loopback, link-local or unspecified ones.
 pub fn usable(addresses: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
     let reachable = |address: &IpAddr| match address {
         IpAddr::V4(v4) => !(v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast()),
@@ -209,7 +209,7 @@ pub fn usable(addresses: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
 /// The power state as the hypervisor reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// Still being created: it has no power state yet.
+    /// The VM is still being created: it has no power state yet.
     Creating,
     Off,
     On,

@@ -1,6 +1,6 @@
-//! What a guest reports while it is being set up (docs/design/node-plan.md).
+//! The reports of a guest during its setup (docs/design/node-plan.md).
 
-/// A line that a guest reported. It comes from outside: bounded, printable, used for status only.
+/// A line that a guest reported. It comes from outside: limited in length, printable, used for status only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestReport {
     pub sequence: u64,
@@ -11,28 +11,28 @@ pub struct GuestReport {
     pub message: String,
 }
 
-/// Item name of the lines that report on the whole plan.
+/// The item name of lines that report on the whole plan.
 pub const REPORT_PLAN: &str = "plan";
-/// States in a report line: those of an item, and `finished` and `failed` of the plan.
+/// The states in a report line: of an item, and `finished` and `failed` of the plan.
 pub mod state {
     pub const STARTED: &str = "started";
     pub const DONE: &str = "done";
     pub const RETRY: &str = "retry";
     pub const REBOOT: &str = "reboot";
-    /// An optional item failed; the plan goes on.
+    /// An optional item failed; the plan continues.
     pub const WARNED: &str = "warned";
     pub const FAILED: &str = "failed";
     pub const FINISHED: &str = "finished";
 }
 
-/// Longest report line in bytes and longest message in characters.
+/// The longest report line in bytes and the longest message in characters.
 pub const REPORT_LINE: usize = 512;
 const REPORT_MESSAGE: usize = 240;
-/// First word of every line.
+/// The first word of every line.
 const VERSION: &str = "capw1";
 
 impl GuestReport {
-    /// Reads `capw1 <seq> <boot> <item> <state> <code> <sum> <message>`; `None` for anything else, including a wrong checksum.
+    /// Parses `capw1 <seq> <boot> <item> <state> <code> <sum> <message>`; `None` for anything else, including a wrong checksum.
     pub fn parse(line: &str) -> Option<Self> {
         if line.len() > REPORT_LINE || !line.is_ascii() {
             return None;
@@ -56,25 +56,25 @@ impl GuestReport {
         (report.sum() == sum).then_some(report)
     }
 
-    /// The newest report in the channels of a guest (serial port, guestinfo, KVP, file): the one with the highest number. Lines may be
+    /// Returns the newest report in the channels of a guest (serial port, guestinfo, KVP, file): the one with the highest number. Lines may be
     /// lost, repeated, reordered or truncated, and mixed with other output.
     pub fn newest<'a>(channels: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         channels.into_iter().flat_map(reports).max_by_key(|report| report.sequence)
     }
 
-    /// The line that [`GuestReport::parse`] reads.
+    /// Returns the line that [`GuestReport::parse`] reads.
     pub fn line(&self) -> String {
         let message = printable(&self.message);
         let clean = Self { message, ..self.clone() };
         format!("{VERSION} {} {} {} {} {} {:08x} {}", clean.sequence, clean.boot, clean.item, clean.state, clean.code, clean.sum(), clean.message)
     }
 
-    /// True if the guest gave up: an item used up its attempts, or the plan its restarts or minutes. The guest does not go on by itself.
+    /// Whether the guest gave up: an item used up its attempts, or the plan its restarts or minutes. The guest does not continue without help.
     pub fn is_final_failure(&self) -> bool {
         self.state == state::FAILED
     }
 
-    /// The item of the line and its message. The line about a failed plan names the failed item before a colon.
+    /// Returns the item of the line and its message. The line about a failed plan names the failed item before a colon.
     pub fn subject(&self) -> (&str, &str) {
         let named = || {
             let (item, rest) = self.message.split_once(": ")?;
@@ -90,7 +90,7 @@ impl GuestReport {
     }
 }
 
-/// All reports in the text of one channel. A program that shares the serial port may have written to the same line before us.
+/// Returns all reports in the text of one channel. A program that shares the serial port may have written to the same line before us.
 fn reports(text: &[u8]) -> Vec<GuestReport> {
     let text = String::from_utf8_lossy(text);
     let lines = text.split(['\r', '\n', '\0']);
@@ -98,7 +98,7 @@ fn reports(text: &[u8]) -> Vec<GuestReport> {
     starts.filter_map(GuestReport::parse).collect()
 }
 
-/// Adler-32 (RFC 1950): unlike CRC, it takes only a few lines in PowerShell too.
+/// Computes Adler-32 (RFC 1950): unlike CRC, it takes only a few lines in PowerShell too.
 fn adler32(bytes: &[u8]) -> u32 {
     let (a, b) = bytes.iter().fold((1u32, 0u32), |(a, b), byte| {
         let a = (a + u32::from(*byte)) % 65_521;
@@ -164,24 +164,24 @@ mod tests {
         assert_eq!(newest(&["", "capw1 1 1 a b 0 00000000 "]), None);
     }
 
-    /// A machine that lost its state and its report begins at 1 again: what is told before the old numbers are passed is old news.
+    /// A machine that lost its state and its report begins at 1 again: reports before the old numbers are passed count as old.
     #[test]
     fn a_sequence_that_goes_back_stands_still_until_it_has_passed_the_old_one() {
         let before = format!("{}\r\n{}\r\n", said(8, "eight").line(), said(9, "nine").line());
         let newest = |serial: &str| GuestReport::newest([serial.as_bytes()]).unwrap().message;
         assert_eq!(newest(&format!("{before}{}\r\n", said(1, "one").line())), "nine");
         assert_eq!(newest(&format!("{before}{}\r\n", said(10, "ten").line())), "ten");
-        // Where only the last report is shown, it counts at once.
+        // Where only the last report is kept, it counts at once.
         assert_eq!(newest(&said(1, "one").line()), "one");
     }
 
-    /// What happens to a line in transit.
+    /// A change of a line in transit.
     #[derive(Clone, Debug)]
     enum Fate {
         Whole,
         Twice,
         Lost,
-        /// After other bytes on the same line.
+        /// The line follows other bytes on the same line.
         Behind(Vec<u8>),
         /// Only that many bytes arrive.
         Cut(usize),

@@ -1,4 +1,4 @@
-//! Tests that were flaky before, in any checkout of this machine: the files of a run go with its clone, and the second time counts.
+//! Records of flaky tests in all checkouts of this machine. The files of a run are deleted with its clone, but a second failure must count.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 use crate::junit::Case;
 use crate::report::folder;
 
-/// One time, as a line of `flaky.jsonl`.
+/// A record of a flaky test, as a line of `flaky.jsonl`.
 #[derive(Serialize, Deserialize)]
 struct Time {
     test: String,
-    /// What kind of failure it was.
+    /// The kind of the failure.
     kind: String,
-    /// What the test printed; beside this file, below `flaky/`.
+    /// The file with the output of the test, below `flaky/` beside this file.
     log: String,
 }
 
-/// Adds what was flaky in a run, with what it printed. How often each of them was flaky by now, by name.
+/// Records the flaky tests of a run with their output. Returns how often each of them has been flaky so far, by name.
 pub fn remember(cache: &Path, cases: &[Case]) -> Result<BTreeMap<String, usize>> {
     let path = cache.join("flaky.jsonl");
     let known = fs::read_to_string(&path).unwrap_or_default();
-    // A line that another version wrote is no time of this one's.
+    // A line in another format, e.g. of another version, does not count.
     let mut tests: Vec<String> = known.lines().filter_map(|line| Some(serde_json::from_str::<Time>(line).ok()?.test)).collect();
     let mut times = BTreeMap::new();
     for case in cases.iter().filter(|case| case.is_flaky()) {

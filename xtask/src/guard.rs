@@ -1,5 +1,5 @@
-//! Ends a run whose runner was killed. A second process of this program waits on a pipe that only the first one holds; when the pipe closes
-//! before the run is over, it ends cargo-nextest, clears up after the tests, and removes the run's directories.
+//! Ends a run whose runner was killed. A second process of this program waits on a pipe that only the runner holds; when the pipe closes
+//! before the run is over, the guard ends cargo-nextest, cleans up after the tests, and removes the run's directories.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -12,20 +12,20 @@ use rustix::process::{Signal, kill_process};
 
 use crate::{directory, left};
 
-/// What the runner writes when a run is over.
+/// The message that the runner writes when a run is over.
 const OVER: &[u8] = b"over";
-/// For cargo-nextest to end its tests: their grace period and a bit more.
+/// The time for cargo-nextest to end its tests: their grace period and a bit more.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Of one run. Dropped, it says that the run is over.
+/// The guard of a run. When it is dropped, it reports that the run is over.
 pub struct Guard(Child);
 
 impl Guard {
-    /// Guards a run with these directories; the first one is the temporary directory of its tests.
+    /// Guards a run with these directories; the first is the temporary directory of its tests.
     pub fn start(directories: &[&Path]) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program")?;
         let mut command = Command::new(program);
-        // Of its own group, so that Ctrl-C in a terminal does not end it first.
+        // The guard has its own process group, so that Ctrl-C in a terminal does not end it first.
         command.arg("guard").args(directories).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         Ok(Self(command.spawn().context("a process that guards the run")?))
     }
@@ -40,7 +40,7 @@ impl Drop for Guard {
     }
 }
 
-/// Waits until the runner says that the run is over, or ends.
+/// Waits until the runner reports that the run is over, or ends.
 pub fn guard(directories: &[PathBuf]) -> Result<()> {
     let _held: Vec<_> = directories.iter().filter_map(|directory| directory::hold(directory)).collect();
     let mut said = Vec::new();
@@ -48,8 +48,8 @@ pub fn guard(directories: &[PathBuf]) -> Result<()> {
     if said == OVER { Ok(()) } else { end(directories) }
 }
 
-/// Ends what still runs of a run, and removes its directories, of which the first one is the temporary directory of its tests: all of them,
-/// also if one cannot be removed.
+/// Ends the remaining processes of a run, and removes its directories, of which the first is the temporary directory of its tests. An error with
+/// one directory does not stop the removal of the others.
 pub fn end(directories: &[PathBuf]) -> Result<()> {
     let Some(temporary) = directories.first() else { return Ok(()) };
     let runners = || left::processes(temporary).into_iter().filter(|(.., command)| command.contains(" nextest run "));

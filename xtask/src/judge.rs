@@ -1,4 +1,4 @@
-//! What takes too long for the gate or depends on chance, one after the other.
+//! Trials that take too long for the gate or depend on chance, one after the other.
 
 use std::fs;
 use std::process::Command;
@@ -9,12 +9,12 @@ use serde_json::json;
 
 use crate::nextest::Nextest;
 
-/// One of them: its name and what `make` is told to do.
+/// A trial: its name and the arguments of `make`.
 struct Trial {
     name: &'static str,
-    /// Targets and variables of `make`.
+    /// The targets and variables of `make`.
     make: &'static [&'static str],
-    /// The variable without which it cannot run: it names a program that no package registry has.
+    /// The variable without which the trial cannot run: it names a program that no package registry has.
     needs: Option<&'static str>,
 }
 
@@ -22,13 +22,13 @@ const fn trial(name: &'static str, make: &'static [&'static str]) -> Trial {
     Trial { name, make, needs: None }
 }
 
-/// Quick ones first.
+/// The trials, quick ones first.
 const TRIALS: [Trial; 19] = [
-    // With random numbers: `CAPW_SEED` is set below.
+    // The unit tests use random numbers: `CAPW_SEED` is set below.
     trial("unit", &["unit"]),
     trial("tests", &["test", "TESTS=judge"]),
     trial("mutants", &["mutants"]),
-    // Alone, so that 30 s of the clock are a fair limit, and for the next one four minutes.
+    // This trial runs alone, so that 30 s of the clock are a fair limit, and so are the four minutes of the next trial.
     trial("stuck", &["story", "NAME=stuck::", "CAPW_GOALS=1"]),
     trial("real-vms", &["story", "NAME=real_vms::machines", "JUDGE=1", "CAPW_GOALS=1"]),
     trial("windows-matrix", &["e2e-matrix"]),
@@ -42,13 +42,13 @@ const TRIALS: [Trial; 19] = [
     trial("render", &["render"]),
     trial("bench", &["bench", "GOALS=1", "SIZES=10 100"]),
     trial("bench-silence", &["bench", "GOALS=1", "HYPERVISOR=proxmox", "SIZES=10"]),
-    // Requests at libvirt's own wire; its times mean nothing.
+    // This trial sends requests over libvirt's own wire protocol; its times mean nothing.
     trial("bench-libvirt", &["bench", "GOALS=1", "HYPERVISOR=libvirt", "SIZES=20", "PROFILE=dev"]),
     trial("faults-model", &["faults-model", "SEED=random"]),
     trial("release", &["release-check"]),
 ];
 
-/// Runs all whose name has `name` in it, prints a table and writes `out/judge.json`. `true` if none failed. An interrupt is the end.
+/// Runs all trials with `name` in their name, prints a table and writes `out/judge.json`. `true` if none failed. An interrupt ends the run.
 #[allow(clippy::disallowed_methods, reason = "whether a variable is set decides what can run, and what does not is said")]
 pub fn judge(nextest: &Nextest, name: Option<&str>) -> Result<bool> {
     let mut rows = Vec::new();
@@ -89,7 +89,7 @@ pub fn judge(nextest: &Nextest, name: Option<&str>) -> Result<bool> {
 mod tests {
     use super::*;
 
-    /// What `make` would run.
+    /// Returns the commands that `make` would run.
     fn commands(words: &[&str]) -> String {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
         let output = Command::new("make").arg("--dry-run").args(words).current_dir(root).output().unwrap();
@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// make itself gives some variables a value.
+    /// make itself sets some variables, which must not count.
     #[test]
     fn a_story_has_a_profile_only_if_it_is_asked_for() {
         for (more, expected) in [(None, None), (Some("JUDGE=1"), Some("judge"))] {

@@ -1,4 +1,4 @@
-//! What a run of cargo-nextest has written down, as <https://nexte.st/docs/machine-readable/junit/> describes it.
+//! The report of a run of cargo-nextest, in the format that <https://nexte.st/docs/machine-readable/junit/> describes.
 
 use anyhow::{Context, Result};
 use roxmltree::{Document, Node};
@@ -6,35 +6,35 @@ use roxmltree::{Document, Node};
 /// A test that ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// Its path, as `stuck::why_is_it_stuck`.
+    /// The path of the test, as `stuck::why_is_it_stuck`.
     pub test: String,
-    /// The program that it is in, as `cluster-api-provider-windows::e2e`.
+    /// The program that contains the test, as `cluster-api-provider-windows::e2e`.
     pub binary: String,
-    /// Of the last attempt.
+    /// The duration of the last attempt.
     pub seconds: f64,
-    /// The last attempt passed.
+    /// Whether the last attempt passed.
     pub passed: bool,
-    /// Attempts that failed, oldest first.
+    /// The attempts that failed, oldest first.
     pub failures: Vec<Failure>,
 }
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// `test failure`, `test timeout`, `test leak`, ...
+    /// The kind of the failure: `test failure`, `test timeout`, `test leak`, ...
     pub kind: String,
-    /// What it wrote to standard output, then to standard error.
+    /// The standard output of the test, then its standard error.
     pub output: String,
 }
 
 impl Case {
-    /// It failed and passed when it was tried again.
+    /// Whether the test failed and then passed in a retry.
     pub fn is_flaky(&self) -> bool {
         self.passed && !self.failures.is_empty()
     }
 }
 
-/// All tests of a report.
+/// Returns all tests of a report.
 pub fn cases(xml: &str) -> Result<Vec<Case>> {
     let document = Document::parse(xml).context("the report of cargo-nextest is not XML")?;
     let suites = document.descendants().filter(|node| node.has_tag_name("testsuite"));
@@ -49,7 +49,7 @@ fn case(binary: &str, node: Node<'_, '_>) -> Case {
     let of = |names: &[&str]| -> Vec<Node<'_, '_>> { node.children().filter(|child| names.contains(&child.tag_name().name())).collect() };
     let last = of(&["failure", "error"]);
     let again = of(&["flakyFailure", "flakyError", "rerunFailure", "rerunError"]);
-    // What the last attempt printed stands beside it, that of the others inside of them.
+    // The output of the last attempt is beside it; the output of earlier attempts is inside of them.
     let own = last.iter().map(|failure| Failure { kind: kind(*failure), output: output(node) });
     Case {
         test: node.attribute("name").unwrap_or_default().to_owned(),

@@ -1,5 +1,5 @@
-//! What tests left behind: processes and temporary files. Each run has a temporary directory of its own, which its processes have in their
-//! environment, so that nothing of another run is taken for one of its own.
+//! Processes and temporary files that tests left behind. Each run has its own temporary directory, which is in the environment of its processes,
+//! so that a run never confuses the files and processes of another run with its own.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::directory::LOCK;
 
-/// For guardians of tests that were ended: they clear up what their test could not.
+/// The time for guardians of ended tests to clean up for their test.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Ends and removes what is left of a run, and says what it was and of which test.
+/// Ends the remaining processes of a run, and returns what each test left behind.
 pub fn clear(temporary: &Path) -> Vec<String> {
     let begun = Instant::now();
     while begun.elapsed() < GRACE && !processes(temporary).is_empty() {
@@ -28,7 +28,7 @@ pub fn clear(temporary: &Path) -> Vec<String> {
     left
 }
 
-/// Number, test and command line of each process of the run.
+/// Returns the number, test and command line of each process of the run.
 pub fn processes(temporary: &Path) -> Vec<(Pid, String, String)> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten();

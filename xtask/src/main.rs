@@ -1,4 +1,4 @@
-//! Runs the tests and says what came of them. `make` calls it; it is no part of the product.
+//! Runs the tests and reports the results. `make` calls it; it is no part of the product.
 #![allow(clippy::print_stdout, reason = "it talks to a person and to the log of CI")]
 
 mod directory;

@@ -1,4 +1,4 @@
-//! Guards of the product, taken away one at a time in a copy of the tree: a unit test has to notice each. The copy is compiled once.
+//! Removes guards of the product, one at a time, in a copy of the tree: a unit test has to notice each. The copy is compiled once.
 
 mod list;
 mod switch;
@@ -16,20 +16,20 @@ use self::switch::{FUNCTION, VARIABLE, between, with_switches};
 
 /// The page with the guards whose loss no test notices.
 const PAGE: &str = "docs/reliability.md";
-/// How its table of them begins.
+/// The first line of the page's table of these guards.
 const TABLE: &str = "| Guard whose loss no test notices | Why |";
-/// The tests of one guard take seconds; without it, one may wait forever.
+/// The time limit. The tests of one guard take seconds; without the guard, a test may wait forever.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How tests ended.
+/// The result of the tests.
 enum End {
-    /// So many passed.
+    /// All tests passed; their number.
     Passed(usize),
-    /// This is what noticed.
+    /// The test or the error that noticed.
     Noticed(String),
 }
 
-/// Takes away the guards with `focus` in their words or their file, and says which test notices. `true` if tests notice all but those that the page lists.
+/// Removes the guards with `focus` in their text or their file, and reports which test notices. `true` if tests notice all except the listed ones.
 pub fn mutants(output: &Path, target: &Path, focus: Option<&str>) -> Result<bool> {
     let page = fs::read_to_string(PAGE).context(PAGE)?;
     let known = known(&page);
@@ -66,18 +66,18 @@ pub fn mutants(output: &Path, target: &Path, focus: Option<&str>) -> Result<bool
     Ok(is_right && count > 0)
 }
 
-/// The guards that the page lists, as it names them.
+/// Returns the guards that the page lists, with the page's names.
 fn known(page: &str) -> Vec<&str> {
     let rows = page.lines().skip_while(|line| *line != TABLE).skip(2).take_while(|line| line.starts_with('|'));
     rows.filter_map(|row| row.split('|').nth(1)).map(str::trim).collect()
 }
 
-/// Copies what belongs to the checkout, with a switch for each guard.
+/// Copies the files of the checkout, with a switch for each guard.
 fn copy(tree: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(tree);
     let listed = Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).output().context("git ls-files")?;
     let paths = String::from_utf8(listed.stdout).context("git ls-files")?;
-    // Those that were removed are listed too.
+    // The list of paths also contains removed files.
     for path in paths.split_terminator('\0').map(Path::new).filter(|path| path.is_file()) {
         let to = tree.join(path);
         fs::create_dir_all(to.parent().unwrap_or(tree))?;
@@ -89,7 +89,7 @@ fn copy(tree: &Path) -> Result<()> {
     }
     let library = tree.join("src/lib.rs");
     fs::write(&library, fs::read_to_string(&library).context("src/lib.rs")? + FUNCTION)?;
-    // With the same version, Cargo would take what it builds here for what it builds in the checkout, because it uses the same directory.
+    // With the same version, Cargo would confuse the builds of the copy and of the checkout, because both use the same directory.
     let manifest = tree.join("Cargo.toml");
     let other = |line: &str| if line.starts_with("version = ") { "version = \"0.0.0-mutants\"\n".to_owned() } else { format!("{line}\n") };
     let text: String = fs::read_to_string(&manifest).context("Cargo.toml")?.lines().map(other).collect();
@@ -97,11 +97,11 @@ fn copy(tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The program with the library's unit tests. An error says which guards it lies in.
+/// Returns the program with the library's unit tests. An error names the guards that it lies in.
 fn compile(tree: &Path, target: &Path) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "--package", "cluster-api-provider-windows", "--lib", "--no-run", "--message-format", "json"]);
-    // Dependencies are those of the checkout, compiled already.
+    // The dependencies are those of the checkout, which are compiled already.
     cargo.env("CARGO_TARGET_DIR", std::path::absolute(target)?);
     let output = cargo.current_dir(tree).stderr(Stdio::inherit()).output().context("cargo")?;
     let text = String::from_utf8_lossy(&output.stdout);

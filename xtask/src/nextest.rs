@@ -1,4 +1,4 @@
-//! Runs of cargo-nextest, each with a temporary directory of its own.
+//! Runs of cargo-nextest, each with its own temporary directory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,26 +13,26 @@ use crate::guard::{self, Guard};
 use crate::junit::{self, Case};
 use crate::left;
 
-/// The program, and where reports go.
+/// The program, and the folder for its reports.
 pub struct Nextest {
     program: PathBuf,
-    /// Folder of the reports.
+    /// The folder of the reports.
     pub output: PathBuf,
     interrupted: Arc<AtomicBool>,
 }
 
-/// What came of one run.
+/// The result of one run.
 pub struct Run {
-    /// It ended well.
+    /// Whether cargo-nextest exited with success.
     pub passed: bool,
-    /// What ran. Empty if the tests did not even start.
+    /// The tests that ran. Empty if the tests did not even start.
     pub cases: Vec<Case>,
-    /// Processes and files that tests left behind, by then ended and removed.
+    /// The processes and files that tests left behind; the run has ended and removed them.
     pub left: Vec<String>,
 }
 
 impl Nextest {
-    /// From now on an interrupt ends the tests that run, not this program, which then clears up.
+    /// Creates the runner. From now on an interrupt ends the running tests, but not this program, which then cleans up.
     pub fn new(program: PathBuf, output: PathBuf) -> Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -42,7 +42,7 @@ impl Nextest {
         Ok(Self { program, output: fs::canonicalize(&output)?, interrupted })
     }
 
-    /// Whether no further run should begin.
+    /// Whether an interrupt forbids any further run.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -60,16 +60,16 @@ impl Nextest {
         let temporary = Directory::new(directory::TEMPORARY)?;
         let like_tmp = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         fs::set_permissions(temporary.path(), like_tmp).context("a directory for temporary files of every user")?;
-        // Control planes that the tests of this run pass on to each other: not among the files that no test may leave.
+        // The control planes that the tests of this run pass on to each other. They are not among the files that no test may leave.
         let planes = Directory::new(directory::PLANES)?;
         let guard = Guard::start(&[temporary.path(), planes.path()])?;
-        // Where .config/nextest.toml has the report written.
+        // .config/nextest.toml sets this path for the report.
         let report = PathBuf::from("out/nextest").join(profile).join("junit.xml");
         let _ = fs::remove_file(&report);
         let mut command = Command::new(&self.program);
         command.args(["nextest", "run", "--profile", profile]).args(more);
         command.env("TMPDIR", temporary.path()).env("CAPW_FAILED", self.failed()).env("CAPW_PLANES", planes.path());
-        // Several tests share the cores: programs in Go that take one each hand less work over.
+        // Several tests share the cores: Go programs that use one core each spend less time on handing work over.
         command.env("GOMAXPROCS", "1");
         let status = command.status().with_context(|| self.program.display().to_string())?;
         let cases = match fs::read_to_string(&report) {
@@ -77,13 +77,13 @@ impl Nextest {
             Err(_) => Vec::new(),
         };
         let left = left::clear(temporary.path());
-        // While they are removed, the guard would still do it.
+        // The guard stays active while the directories are removed, and would finish the removal.
         drop((temporary, planes));
         drop(guard);
         Ok(Run { passed: status.success(), cases, left })
     }
 
-    /// The tests that a profile leaves out, as cargo-nextest lists them.
+    /// Returns the tests that a profile leaves out, as cargo-nextest lists them.
     pub fn list(&self, profile: &str, more: &[String]) -> Result<serde_json::Value> {
         let mut command = Command::new(&self.program);
         command.args(["nextest", "list", "--profile", profile, "--message-format", "json", "--run-ignored", "default"]).args(more);
@@ -91,7 +91,7 @@ impl Nextest {
         serde_json::from_slice(&output.stdout).context("cargo nextest list")
     }
 
-    /// Where tests that fail leave their files.
+    /// Returns the folder where failed tests leave their files.
     pub fn failed(&self) -> PathBuf {
         self.output.join("failed")
     }

@@ -1,4 +1,4 @@
-//! What a run leaves out, and why: tests that are ignored say so in their source, the others run elsewhere.
+//! The tests that a run leaves out, and why: ignored tests give the reason in their source, the others run elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::lacking::Lacking;
 
-/// How many tests a run with this profile leaves out for which reason.
+/// Returns how many tests a run with this profile leaves out, by reason.
 pub fn omitted(profile: &str, list: &Value, lacking: Option<Lacking>) -> BTreeMap<String, usize> {
     let elsewhere = if profile == "judge" { "a change has to pass it: make test" } else { "takes long or depends on chance: make judge" };
     let reasons = reasons(&[Path::new("e2e"), Path::new("src")]);
@@ -34,7 +34,7 @@ pub fn omitted(profile: &str, list: &Value, lacking: Option<Lacking>) -> BTreeMa
     count
 }
 
-/// What `#[ignore = "..."]` says, by the name of the test.
+/// Returns the reasons in `#[ignore = "..."]`, by the name of the test.
 fn reasons(folders: &[&Path]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for folder in folders {

@@ -1,4 +1,4 @@
-//! One run and what to know of it: the last lines of the log are enough to know what to fix.
+//! Runs the tests once and prints a report: the last lines of the log are enough to know what to fix.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,24 +14,24 @@ use crate::lacking::{filter, lacking};
 use crate::nextest::{Nextest, Run};
 use crate::omitted::omitted;
 
-/// Lines for all tests that failed together, and for the words of one of them at least: what does not fit is in its files.
+/// The lines for all tests that failed together, and the fewest lines for the output of one test: the rest is in the test's files.
 const LINES: usize = 60;
 const FEWEST: usize = 12;
-/// Things left behind that are named.
+/// The number of things left behind that are named.
 const LEFT: usize = 5;
-/// Of a flaky one.
+/// The lines for a flaky test.
 const FLAKY_LINES: usize = 6;
 
-/// Runs the tests of a profile and prints the report. `cache`: where flaky ones are remembered. `true` if all passed and nothing was left behind.
+/// Runs the tests of a profile and prints the report. `cache`: records of flaky tests. `true` if all passed and nothing was left behind.
 pub fn test(nextest: &Nextest, profile: &str, cache: Option<&Path>, more: &[String]) -> Result<bool> {
     let _ = fs::remove_dir_all(nextest.failed());
-    // A person who names tests means all of them.
+    // If a person names tests, all of them run.
     let lacking = if more.is_empty() { lacking() } else { None };
     let without = filter(lacking);
     let run = nextest.run(profile, if more.is_empty() { &without } else { more })?;
     write_files(nextest, &run)?;
     let left_out = if more.is_empty() { omitted(profile, &nextest.list(profile, &without)?, lacking) } else { Default::default() };
-    // `.ci/run` says where; a run of a person is no word about the gate.
+    // `.ci/run` sets the cache; a person's run does not count for the gate.
     let times = match cache.filter(|_| profile == "ci") {
         Some(cache) => flaky::remember(cache, &run.cases)?,
         None => BTreeMap::new(),
@@ -40,7 +40,7 @@ pub fn test(nextest: &Nextest, profile: &str, cache: Option<&Path>, more: &[Stri
     Ok(run.passed && run.left.is_empty())
 }
 
-/// `out/flaky.json`, and for each attempt that failed everything that it printed.
+/// Writes `out/flaky.json`, and the whole output of each failed attempt.
 fn write_files(nextest: &Nextest, run: &Run) -> Result<()> {
     let mut flaky = Vec::new();
     for case in &run.cases {
@@ -59,12 +59,12 @@ fn write_files(nextest: &Nextest, run: &Run) -> Result<()> {
     fs::write(&path, format!("{:#}\n", json!(flaky))).with_context(|| path.display().to_string())
 }
 
-/// What of a test's name a folder is called.
+/// Returns the name of a test's folder.
 pub fn folder(test: &str) -> String {
     test.replace("::", ".")
 }
 
-/// What was flaky, what failed, what was left behind, what was left out and why, and how many there were of each.
+/// Returns the report: flaky tests, failed tests, things left behind, omitted tests and why, and the counts of each.
 fn text(run: &Run, failed: &Path, left_out: &BTreeMap<String, usize>, times: &BTreeMap<String, usize>) -> String {
     let mut text = String::new();
     for case in run.cases.iter().filter(|case| case.is_flaky()) {
@@ -76,7 +76,7 @@ fn text(run: &Run, failed: &Path, left_out: &BTreeMap<String, usize>, times: &BT
         }
     }
     let wrong: Vec<&Case> = run.cases.iter().filter(|case| !case.passed).collect();
-    // All are named; as many as fit have their say.
+    // All failed tests are named; the output is shown for as many as fit.
     let room = LINES.saturating_sub(wrong.len());
     let speak = wrong.len().min(room / FEWEST);
     for (number, case) in wrong.into_iter().enumerate() {
@@ -109,24 +109,24 @@ fn count(run: &Run) -> String {
     format!("{} tests ran: {passed} passed, {flaky} of them flaky; {failed} failed; {} things left behind", run.cases.len(), run.left.len())
 }
 
-/// The question and what was seen last, the state of the machine, then the ends of logs with errors; so many lines at most.
+/// Returns the question and the last observation, the state of the machine, then the ends of logs with errors; `most` lines at most.
 fn summary(failure: &Failure, most: usize) -> Vec<String> {
     let mut lines = reason(failure);
     lines.truncate(most.div_ceil(2).max(4));
     lines.extend(machine(failure));
-    // A test prints its logs last: those that it thinks have to do with it.
+    // A test prints its logs last: the logs that it considers relevant.
     let logs = failure.output.lines().skip_while(|line| !line.starts_with("--- end of ")).map(cut);
     let room = most.saturating_sub(lines.len());
     lines.extend(logs.take(room));
     lines
 }
 
-/// From `panicked at` (or the words of a test that was ended) to the backtrace.
+/// Returns the lines from `panicked at` (or the message of a test that was ended) to the backtrace.
 fn reason(failure: &Failure) -> Vec<String> {
     let lines: Vec<&str> = failure.output.lines().collect();
     let begins = |line: &&str| line.contains(" panicked at ") || line.starts_with("ended ");
     let Some(at) = lines.iter().position(begins) else {
-        // Killed, or ended by itself without a word.
+        // The test was killed, or ended without a message.
         return std::iter::once(failure.kind.clone()).chain(lines.iter().rev().take(5).rev().map(|line| cut(line))).collect();
     };
     let said =
@@ -134,7 +134,7 @@ fn reason(failure: &Failure) -> Vec<String> {
     std::iter::once(failure.kind.clone()).chain(said.filter(|line| !line.trim().is_empty()).map(|line| cut(line))).collect()
 }
 
-/// Load, memory and disk when it failed, if it said so.
+/// Returns load, memory and disk at the failure, if the test printed them.
 fn machine(failure: &Failure) -> Option<String> {
     failure.output.lines().find(|line| line.starts_with("machine: ")).map(str::to_owned)
 }
@@ -176,7 +176,7 @@ mod tests {
         assert!(!text.contains("panicking.rs"), "a backtrace is for the file:\n{text}");
     }
 
-    /// What the log of `.ci/run` ends with: the report, and then what the script says when these steps have failed.
+    /// Returns the end of the log of `.ci/run`: the report, and then the output of the script when these steps have failed.
     fn end_of_log(run: &Run, steps: &str) -> String {
         const SCRIPT: &str = include_str!("../../.ci/run");
         let (before, end) = SCRIPT.split_once("\nstep tests ").unwrap();
@@ -201,7 +201,7 @@ mod tests {
         let failed = run().cases.into_iter().find(|case| !case.passed).unwrap();
         let crowd = |count: usize| {
             let mut failed = failed.clone();
-            // As long as it can be.
+            // The output is as long as it can be.
             failed.failures[0].output = format!("{}{}", failed.failures.last().unwrap().output, "a line\n".repeat(200));
             failed.failures.truncate(1);
             Run { cases: vec![failed; count], left: vec!["left".to_owned(); 40], ..run() }
@@ -215,7 +215,7 @@ mod tests {
                 for part in ["ended by its time-out while it waited for: pods run", "last seen: 2 of 3", "machine: load"] {
                     assert!(count > 40 || lines(part) >= count.min(3), "{steps}, {count} failed: {part:?} is missing\n{log}");
                 }
-                // The report of the tests is not told twice; all others say how they ended.
+                // The report of the tests is not repeated; the log of every other step is shown to its end.
                 assert_eq!(lines("word 50"), steps.matches(' ').count(), "{log}");
             }
         }

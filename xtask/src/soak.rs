@@ -1,4 +1,4 @@
-//! Tests again and again, without retries: what fails once in ten times is found here, not by a change that is refused.
+//! Runs tests repeatedly, without retries: a test that fails once in ten times is found here, not by a change that is rejected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,24 +9,24 @@ use serde_json::json;
 use crate::junit::Case;
 use crate::nextest::Nextest;
 
-/// What came of one test.
+/// The results of one test.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Of the runs that passed and failed.
+    /// The seconds of the runs that passed or failed.
     seconds: Vec<f64>,
     passed: usize,
-    /// Number of the first run that failed, and the kind of its failure.
+    /// The number of the first run that failed, and the kind of its failure.
     first: Option<(usize, String)>,
 }
 
-/// Runs them `count` times and prints a line for each test. `true` if all passed every time. An interrupt is
-/// the end, with what came of the runs before.
+/// Runs the tests `count` times and prints a line for each test. `true` if all passed every time. An interrupt ends
+/// the soak, with the results of the previous runs.
 pub fn soak(nextest: &Nextest, count: usize, name: Option<&str>) -> Result<bool> {
     let filter = match name {
         Some(name) => format!("test({name})"),
         None => "binary(e2e)".to_owned(),
     };
-    // A name may be of a test that the gate leaves out.
+    // The name may belong to a test that the gate leaves out.
     let profile = if name.is_some() { "default" } else { "gate" };
     let mut tallies = BTreeMap::new();
     let mut clean = true;

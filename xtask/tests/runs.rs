@@ -57,12 +57,12 @@ fn a_run_removes_what_earlier_ones_left_and_nothing_else() {
     assert!(left.iter().all(|path| !path.exists() && said.contains(&format!("{}, which an earlier run left: removed", path.display()))), "{said}");
     assert!(kept.iter().all(|path| path.join("data").exists()), "{said}");
     assert!(said.ends_with("0 failed; 0 things left behind\n"), "{said}");
-    // Of its own nothing is there but what it holds locked, and that goes too.
+    // The run saw only the lock file in its own directory, and the directory is also removed.
     assert_eq!(fs::read_to_string(checkout.path("seen")).unwrap().trim(), LOCK);
     assert_eq!(names(&checkout.path("tmp")), ["cpheld", "ctheld", "ctother", "other"]);
 }
 
-/// The first turn ends well, the second one is interrupted as by Ctrl-C in a terminal: there must be no third.
+/// The first turn succeeds, the second turn is interrupted as by Ctrl-C in a terminal: there must be no third turn.
 #[test]
 fn an_interrupt_ends_a_soak_with_its_table() {
     let report = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/junit.xml");
@@ -87,7 +87,7 @@ fn an_interrupt_ends_the_judge_with_its_table() {
     assert_eq!(rows, [["unit", "passed"], ["tests", "interrupted"]], "{said}");
 }
 
-/// What it prints when it is interrupted in its second turn. It fails then, and leaves nothing.
+/// Returns the output of a program that is interrupted in its second turn. It fails then, and leaves nothing behind.
 fn interrupted(checkout: &Checkout, arguments: &[&str]) -> String {
     let turns = || fs::read_to_string(checkout.path("turns")).unwrap_or_default().lines().count();
     let mut run = checkout.xtask(arguments).env_remove("MAKEFLAGS").process_group(0).spawn().unwrap();
@@ -102,7 +102,7 @@ fn interrupted(checkout: &Checkout, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether the program that the second turn ends with runs in this group. A shell that starts it may take an interrupt before, and wait for it nevertheless.
+/// Whether the program of the second turn runs in this group. A shell that starts it may receive the interrupt before, and wait for it nevertheless.
 fn sleeps(group: u32) -> bool {
     let mut stats = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("stat")).ok());
     // `PID (NAME) STATE PARENT GROUP ...`

@@ -1,11 +1,11 @@
-//! The cache of the programs that tests run.
+//! Tests of the cache of programs that tests run.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::fs::{self, File};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// Which of these folders are left, used so many days ago each, of tools that `prune` is told. `is_full` stands for the size of the cache and the disk.
+/// Returns which folders are left, given the days since their last use and the tools that `prune` gets. `is_full` simulates a full cache or disk.
 #[allow(clippy::disallowed_methods, reason = "folders are as old as the clock says")]
 fn left(folders: &[(&str, u64)], is_full: &str) -> Vec<String> {
     let cache = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn what_no_checkout_has_used_for_two_weeks_goes() {
         ("own-windows-2941464068", 13),
         ("kubeadm-1.35.0", 15),
         ("kubeadm-1.36.3", 0),
-        // Those of another lock, and what has no version.
+        // Folders of another lock file, and a folder without a version.
         ("kubeadm-windows-1.35.0", 15),
         ("wine-prefix", 15),
     ];

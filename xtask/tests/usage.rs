@@ -1,4 +1,4 @@
-//! The program as `make` calls it. That a test uses it has Cargo build it with the tests.
+//! Tests of the program as `make` calls it. Because a test uses the program, Cargo builds it with the tests.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::io::Write;
@@ -20,7 +20,7 @@ fn a_run_whose_runner_was_killed_is_cleared_up() {
         std::fs::write(directories[1].path().join("data"), "kept by a test").unwrap();
         let paths = directories.each_ref().map(tempfile::TempDir::path);
         let mut guard = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("guard").args(paths).stdin(Stdio::piped()).spawn().unwrap();
-        // The pipe is closed when it is dropped, as it is when the runner ends.
+        // The pipe is closed when it is dropped, as when the runner ends.
         guard.stdin.take().unwrap().write_all(said.as_bytes()).unwrap();
         assert!(guard.wait().unwrap().success());
         assert_eq!(paths.map(std::path::Path::exists), [is_left; 2], "{said:?}");

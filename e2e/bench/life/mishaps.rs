@@ -1,4 +1,4 @@
-//! What happens to the machines of a run, and how soon CAPW goes on or says so. It must not judge.
+//! Faults during a run, and how soon CAPW continues or reports them. It must not judge.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::workers::by_capw;
 use crate::world::{Kind, Simulator, condition, hardware, simulated_vms, text, wait_for};
 
 impl Run {
-    /// A restart with a machine to be made, and the removal of its VM: times until the first write and until it is noticed.
+    /// Restarts CAPW with one machine to create, then removes that machine's VM: returns the times to the first write and to the report.
     pub(super) async fn restart_and_loss(&mut self, machines: usize) -> (Duration, Duration) {
         let before = self.names().await;
         self.capw.kill();
@@ -63,17 +63,17 @@ impl Run {
         let vms = simulated_vms(self.capw.state());
         let vm = vms.iter().find(|vm| vm.name == name).unwrap_or_else(|| panic!("no VM {name} among {vms:?}"));
         let home = self.capw.state().join(&vm.datacenter).join(&vm.directory);
-        // A rename first, as a hypervisor's removal is one step.
+        // A rename first, because a hypervisor removes a VM in one step.
         let away = home.with_extension("taken");
         std::fs::rename(&home, &away).and_then(|()| std::fs::remove_dir_all(&away)).unwrap_or_else(|e| panic!("{}: {e}", home.display()));
     }
 
-    /// The WindowsMachine that was not there before: Cluster API makes that of a MachineDeployment, CAPW that of a pool.
+    /// The new WindowsMachine: Cluster API creates it for a MachineDeployment, CAPW for a pool.
     async fn added(&self, before: &[String]) -> String {
         wait_for("one more WindowsMachine", SOON, || async { self.names().await.into_iter().find(|name| !before.contains(name)) }).await
     }
 
-    /// Lets the hypervisor answer nothing until every machine says that it cannot be reached: how long each took, shortest first. None for
+    /// Freezes the hypervisor until every machine reports it unreachable; returns how long each took, shortest first. Empty for
     /// simulated VMs, whose hypervisor is a part of CAPW.
     pub(super) async fn silence(&self) -> Vec<Duration> {
         match (&self.daemon, &self.simulator) {

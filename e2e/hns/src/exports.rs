@@ -1,5 +1,5 @@
 //! The functions of `computenetwork.dll`, and `HNSCall` of `vmcompute.dll`, as `computenetwork.h` of the Windows SDK declares them. Texts are UTF-16
-//! with a zero at the end; those that are given back are freed by the caller (`CoTaskMemFree`).
+//! with a zero at the end; the caller frees the returned texts (`CoTaskMemFree`).
 
 use std::ffi::c_void;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ unsafe extern "system" {
     fn CoCreateGuid(guid: *mut Guid) -> i32;
 }
 
-/// In upper case, as HNS shows it.
+/// Formats a GUID in upper case, as HNS shows it.
 fn name(guid: Guid) -> String {
     let [a, b, c, d, e, f, g, h] = guid.d;
     format!("{:08X}-{:04X}-{:04X}-{a:02X}{b:02X}-{c:02X}{d:02X}{e:02X}{f:02X}{g:02X}{h:02X}", guid.a, guid.b, guid.c)
@@ -44,15 +44,15 @@ fn name(guid: Guid) -> String {
 
 fn new_id() -> String {
     let mut guid = Guid::default();
-    // SAFETY: the GUID is there to be written.
+    // SAFETY: the GUID is valid for writes.
     unsafe { CoCreateGuid(&raw mut guid) };
     name(guid)
 }
 
 /// # Safety
-/// The pointer is null, or to a GUID.
+/// The pointer is null, or points to a GUID.
 unsafe fn id(guid: *const Guid) -> String {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     match unsafe { guid.as_ref() } {
         Some(guid) if name(*guid) != name(Guid::default()) => name(*guid),
         _ => new_id(),
@@ -67,9 +67,9 @@ unsafe fn read(text: Text) -> String {
     }
     let mut units = Vec::new();
     let mut next = text;
-    // SAFETY: the caller's; the zero ends it.
+    // SAFETY: the caller upholds this contract; the zero ends the loop.
     while unsafe { *next } != 0 {
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe {
             units.push(*next);
             next = next.add(1);
@@ -79,18 +79,18 @@ unsafe fn read(text: Text) -> String {
 }
 
 /// # Safety
-/// The pointer is null, or to where a text is to be put.
+/// The pointer is null, or points to the place for a text.
 unsafe fn give(answer: Answer, text: Option<&str>) {
     if answer.is_null() {
         return;
     }
     let Some(text) = text else {
-        // SAFETY: the caller's.
+        // SAFETY: the caller upholds this contract.
         unsafe { *answer = std::ptr::null_mut() };
         return;
     };
     let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
-    // SAFETY: room for all units is asked for, and the memory belongs to the caller from then on.
+    // SAFETY: the memory has room for all units, and belongs to the caller from then on.
     unsafe {
         let memory = CoTaskMemAlloc(units.len() * 2).cast::<u16>();
         if !memory.is_null() {
@@ -100,22 +100,22 @@ unsafe fn give(answer: Answer, text: Option<&str>) {
     }
 }
 
-/// Ends a call: the number of its error, and, where there is one, a text for it.
+/// Ends a call: returns the error number and, for a failure, gives an error text.
 ///
 /// # Safety
 /// As [`give`].
 unsafe fn end(result: Result<(), Failure>, error: Answer) -> i32 {
     let failure = result.err();
     let text = failure.map(|Failure(code)| format!("{{\"Success\":false,\"Error\":\"error {code:#x}\",\"ErrorCode\":{code}}}"));
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     unsafe { give(error, text.as_deref()) };
     failure.map_or(OK, |Failure(code)| code.cast_signed())
 }
 
 /// # Safety
-/// As [`give`] for both.
+/// As [`give`], for both pointers.
 unsafe fn end_with(result: Result<String, Failure>, answer: Answer, error: Answer) -> i32 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     unsafe {
         give(answer, result.as_deref().ok());
         end(result.map(drop), error)
@@ -123,10 +123,10 @@ unsafe fn end_with(result: Result<String, Failure>, answer: Answer, error: Answe
 }
 
 /// # Safety
-/// The pointer is to where a handle is to be put.
+/// The pointer points to the place for a handle.
 unsafe fn hand(result: Result<(), Failure>, kind: Kind, id: String, handle: *mut Handle, error: Answer) -> i32 {
     let object = result.is_ok().then(|| Box::new(Object { kind, id }));
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     unsafe {
         *handle = object.map_or(std::ptr::null_mut(), Box::into_raw);
         end(result, error)
@@ -134,27 +134,27 @@ unsafe fn hand(result: Result<(), Failure>, kind: Kind, id: String, handle: *mut
 }
 
 /// # Safety
-/// The handle is one that was given out and not closed.
+/// The handle was returned to the caller and is not closed.
 unsafe fn object<'a>(handle: Handle) -> &'a Object {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     unsafe { &*handle }
 }
 
 macro_rules! functions {
     ($kind:expr, $enumerate:ident, $open:ident, $modify:ident, $query:ident, $delete:ident, $close:ident) => {
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $enumerate(query: Text, found: Answer, error: Answer) -> i32 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller upholds this contract.
             unsafe { end_with(SERVICE.enumerate($kind, &read(query)), found, error) }
         }
 
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $open(guid: *const Guid, handle: *mut Handle, error: Answer) -> i32 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller upholds this contract.
             unsafe {
                 let id = id(guid);
                 hand(SERVICE.open($kind, &id), $kind, id, handle, error)
@@ -162,34 +162,34 @@ macro_rules! functions {
         }
 
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $modify(handle: Handle, settings: Text, error: Answer) -> i32 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller upholds this contract.
             unsafe { end(SERVICE.modify(object(handle).kind, &object(handle).id, &read(settings)), error) }
         }
 
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $query(handle: Handle, _query: Text, properties: Answer, error: Answer) -> i32 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller upholds this contract.
             unsafe { end_with(SERVICE.query(object(handle).kind, &object(handle).id), properties, error) }
         }
 
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $delete(guid: *const Guid, error: Answer) -> i32 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller upholds this contract.
             unsafe { end(SERVICE.delete($kind, &id(guid)), error) }
         }
 
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $close(handle: Handle) -> i32 {
-            // SAFETY: the handle was given out by `Box::into_raw`.
+            // SAFETY: the handle was created by `Box::into_raw`.
             drop(unsafe { Box::from_raw(handle) });
             OK
         }
@@ -199,10 +199,10 @@ macro_rules! functions {
 macro_rules! creates {
     ($kind:expr, $create:ident) => {
         /// # Safety
-        /// As Windows asks of its callers.
+        /// As Windows requires of callers.
         #[unsafe(no_mangle)]
         pub unsafe extern "system" fn $create(guid: *const Guid, settings: Text, handle: *mut Handle, error: Answer) -> i32 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller upholds this contract.
             unsafe {
                 let id = id(guid);
                 hand(SERVICE.create($kind, &id, &read(settings), None), $kind, id, handle, error)
@@ -246,10 +246,10 @@ creates!(Kind::LoadBalancer, HcnCreateLoadBalancer);
 creates!(Kind::Route, HcnCreateSdnRoute);
 
 /// # Safety
-/// As Windows asks of its callers.
+/// As Windows requires of callers.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn HcnCreateEndpoint(network: Handle, guid: *const Guid, settings: Text, handle: *mut Handle, error: Answer) -> i32 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     unsafe {
         let id = id(guid);
         let created = SERVICE.create(Kind::Endpoint, &id, &read(settings), Some(&object(network).id));
@@ -260,9 +260,9 @@ pub unsafe extern "system" fn HcnCreateEndpoint(network: Handle, guid: *const Gu
 /// The older API.
 ///
 /// # Safety
-/// As Windows asks of its callers.
+/// As Windows requires of callers.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn HNSCall(method: Text, path: Text, request: Text, response: Answer) -> i32 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller upholds this contract.
     unsafe { end_with(SERVICE.call(&read(method), &read(path), &read(request), new_id), response, std::ptr::null_mut()) }
 }

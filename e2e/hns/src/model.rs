@@ -1,8 +1,8 @@
-//! The kinds of objects, and what HNS makes of what callers ask for. No input, no output.
+//! The kinds of objects, and how HNS turns requests into objects. No input, no output.
 
 use serde_json::{Map, Value, json};
 
-/// Numbers of errors, as Windows names them.
+/// Error numbers, by their Windows names.
 pub mod code {
     pub const NETWORK_NOT_FOUND: u32 = 0x803B_0001;
     pub const ENDPOINT_NOT_FOUND: u32 = 0x803B_0002;
@@ -20,7 +20,7 @@ pub mod code {
 pub struct Failure(pub u32);
 
 impl Failure {
-    /// In the words of the older API, which callers of it read.
+    /// The error text of the older API, which its callers read.
     pub fn words(self) -> String {
         match self.0 {
             code::ENDPOINT_ALREADY_ATTACHED => "This endpoint is already attached to the switch. ".to_owned(),
@@ -29,11 +29,11 @@ impl Failure {
     }
 }
 
-/// States of endpoints, as the older API counts them.
+/// States of endpoints, as numbers of the older API.
 const CREATED: u32 = 1;
 const ATTACHED: u32 = 2;
 
-/// A kind of objects.
+/// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Network,
@@ -44,7 +44,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The directory of its objects.
+    /// The directory of this kind's objects.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Network => "networks",
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// What is JSON, or `INVALID_JSON`.
+/// Parses JSON, or fails with `INVALID_JSON`.
 pub fn parse(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|_| Failure(code::INVALID_JSON))
 }
@@ -74,7 +74,7 @@ fn list<'a>(object: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Vec
     object.entry(key.to_owned()).or_insert_with(|| json!([])).as_array_mut()
 }
 
-/// The object that is made of these settings, named `id`. `network` is that of an endpoint.
+/// The object with these settings, named `id`. `network` is the network of an endpoint.
 pub fn created(kind: Kind, id: &str, settings: &str, network: Option<&str>, address: &str) -> Result<Value, Failure> {
     let Value::Object(mut object) = parse(settings)? else { return Err(Failure(code::INVALID_JSON)) };
     object.insert("ID".to_owned(), json!(id));
@@ -92,7 +92,7 @@ pub fn created(kind: Kind, id: &str, settings: &str, network: Option<&str>, addr
     Ok(Value::Object(object))
 }
 
-/// A MAC address of Hyper-V's range, the same for the same words.
+/// A MAC address in Hyper-V's range, the same for the same arguments.
 fn mac(what: &str, of: &str) -> String {
     let sum = what.bytes().chain(of.bytes()).fold(0x811C_9DC5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let [_, a, b, c] = sum.to_be_bytes();
@@ -128,7 +128,7 @@ pub fn modified(kind: Kind, object: &Value, settings: &str) -> Result<Value, Fai
     Ok(Value::Object(object))
 }
 
-/// Whether a query asks for this object.
+/// Whether an object matches a query.
 pub fn is_asked_for(object: &Value, query: &str) -> Result<bool, Failure> {
     let query = if query.is_empty() { Value::Null } else { parse(query)? };
     let filter = match query.get("Filter").and_then(Value::as_str) {
@@ -143,7 +143,7 @@ pub fn is_asked_for(object: &Value, query: &str) -> Result<bool, Failure> {
     Ok(filter.as_object().is_none_or(|filter| filter.iter().all(matches)))
 }
 
-/// A network as the older API shows it.
+/// A network in the form of the older API.
 pub fn older(network: &Value) -> Value {
     let policies = network.get("Policies").and_then(Value::as_array).into_iter().flatten();
     let setting = |kind: &str, key: &str| {
@@ -165,7 +165,7 @@ pub fn older(network: &Value) -> Value {
     })
 }
 
-/// A network that the older API is asked to make, in the words of the newer one.
+/// Translates a network of the older API's create request to the newer API.
 pub fn newer(network: &Value, address: &str) -> Value {
     let subnets = network.get("Subnets").and_then(Value::as_array).into_iter().flatten().map(|subnet| {
         let routes = json!([{"NextHop": subnet.get("GatewayAddress"), "DestinationPrefix": "0.0.0.0/0"}]);
@@ -182,7 +182,7 @@ pub fn newer(network: &Value, address: &str) -> Value {
     })
 }
 
-/// An endpoint as the older API shows it.
+/// An endpoint in the form of the older API.
 pub fn older_endpoint(endpoint: &Value) -> Value {
     json!({
         "ID": endpoint.get("ID"),
@@ -195,7 +195,7 @@ pub fn older_endpoint(endpoint: &Value) -> Value {
     })
 }
 
-/// An endpoint that the older API is asked to make, in the words of the newer one.
+/// Translates an endpoint of the older API's create request to the newer API.
 pub fn newer_endpoint(endpoint: &Value) -> Value {
     let routes = endpoint.get("GatewayAddress").map(|gateway| json!({"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}));
     json!({
@@ -207,7 +207,7 @@ pub fn newer_endpoint(endpoint: &Value) -> Value {
     })
 }
 
-/// An endpoint that the node itself has from now on.
+/// The endpoint after it was attached to the node itself.
 pub fn attached(endpoint: &Value) -> Result<Value, Failure> {
     let mut endpoint = endpoint.as_object().cloned().unwrap_or_default();
     match endpoint.insert("State".to_owned(), json!(ATTACHED)) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::model::{Failure, Kind, attached, code, created, is_asked_for, modified, newer, newer_endpoint, older, older_endpoint, parse};
 
-/// HNS of Windows Server 2022.
+/// The version of HNS in Windows Server 2022.
 const VERSION: (u32, u32) = (15, 4);
 
 /// The service of one node.
@@ -16,7 +16,7 @@ pub struct Service {
     root: PathBuf,
 }
 
-/// For as long as this is held, no other call is carried out.
+/// The lock on the service: while it is held, no other call runs.
 struct Turn(#[allow(dead_code, reason = "the lock ends with the file")] Option<File>);
 
 impl Service {
@@ -24,7 +24,7 @@ impl Service {
         Self { root: root.into() }
     }
 
-    /// A JSON list of the GUIDs that the query asks for.
+    /// A JSON list of the GUIDs that match the query.
     pub fn enumerate(&self, kind: Kind, query: &str) -> Result<String, Failure> {
         let _turn = self.begin("enumerate", kind.folder(), query)?;
         let mut found = Vec::new();
@@ -36,7 +36,7 @@ impl Service {
         Ok(json!(found).to_string())
     }
 
-    /// Creates an object under that GUID. `network` is that of an endpoint.
+    /// Creates an object under that GUID. `network` is the network of an endpoint.
     pub fn create(&self, kind: Kind, id: &str, settings: &str, network: Option<&str>) -> Result<(), Failure> {
         let _turn = self.begin("create", &format!("{}/{id}", kind.folder()), settings)?;
         if kind == Kind::Network && self.fault() == "exists" {
@@ -47,7 +47,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whether there is one.
+    /// Succeeds if the object exists.
     pub fn open(&self, kind: Kind, id: &str) -> Result<(), Failure> {
         let _turn = self.begin("open", &format!("{}/{id}", kind.folder()), "")?;
         self.load(kind, id).map(drop)
@@ -71,7 +71,7 @@ impl Service {
         self.remove(kind, id).map(drop)
     }
 
-    /// The older API: the whole answer. `new_id` makes a GUID for what is created.
+    /// Handles a call of the older API: returns the whole response. `new_id` generates the GUID of a created object.
     pub fn call(&self, method: &str, path: &str, request: &str, new_id: impl FnOnce() -> String) -> Result<String, Failure> {
         let turn = self.begin(method, path, request)?;
         let failed = |failure: Failure| json!({"Success": false, "Error": failure.words(), "ErrorCode": failure.0});
@@ -108,7 +108,7 @@ impl Service {
         Ok(output.map_or_else(failed, |output| json!({"Success": true, "Output": output})).to_string())
     }
 
-    /// Waits for its turn, and writes down what is asked.
+    /// Takes the lock, and logs the call.
     fn begin(&self, what: &str, of: &str, with: &str) -> Result<Turn, Failure> {
         let _ = fs::create_dir_all(&self.root);
         let lock = File::create(self.root.join("lock")).ok().filter(|lock| lock.lock().is_ok());
@@ -118,7 +118,7 @@ impl Service {
         if self.is_down() { Err(Failure(code::MANAGER_STOPPED)) } else { Ok(Turn(lock)) }
     }
 
-    /// Whether the service is stopped, for all calls or for so many more.
+    /// Whether the service is stopped, for all calls or for a number of them.
     fn is_down(&self) -> bool {
         let fault = self.fault();
         let left: Option<u32> = fault.strip_prefix("down ").and_then(|left| left.parse().ok());
@@ -132,7 +132,7 @@ impl Service {
         fs::read_to_string(self.root.join("fault")).unwrap_or_default().trim().to_owned()
     }
 
-    /// The node's address; without one, that of the machine itself.
+    /// The node's address; by default the loopback address.
     fn address(&self) -> String {
         let node = fs::read_to_string(self.root.join("node.json")).ok().and_then(|text| parse(&text).ok());
         node.and_then(|node| Some(node.get("address")?.as_str()?.to_owned())).unwrap_or_else(|| "127.0.0.1".to_owned())

@@ -1,5 +1,5 @@
-//! What a daemon has found out about QEMU, which takes it four seconds of its start. The daemons of one run pass it on, as that of a host finds
-//! it again after a restart; libvirt itself looks whether it still holds.
+//! A daemon's cache of QEMU's capabilities, whose probing takes four seconds of its start. The daemons of one run share it, as a host's daemon finds
+//! it after a restart; libvirt itself checks whether it is still valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use super::Mode;
 
-/// Names a directory that lasts for the run, where control planes are kept too. `make test` sets it; otherwise nothing is kept.
+/// The variable with a directory that lasts for the run, where control planes are kept too. `make test` sets it; otherwise nothing is kept.
 const DIRECTORY: &str = "CAPW_PLANES";
 
-/// Where a daemon writes it, below its directory.
+/// The path of the cache below a daemon's directory.
 fn cache(mode: Mode) -> &'static str {
     match mode {
         Mode::Session => "cache/libvirt/qemu/cache/capabilities",
@@ -18,21 +18,21 @@ fn cache(mode: Mode) -> &'static str {
     }
 }
 
-/// Gives what is kept to a daemon that is to start below this directory.
+/// Copies the kept cache to a daemon that is about to start below this directory.
 pub fn restore(mode: Mode, root: &Path) {
     if let Some(place) = place(mode).filter(|place| place.exists()) {
         copy(&place, &root.join(cache(mode)));
     }
 }
 
-/// Keeps what a daemon has found, unless it is kept.
+/// Keeps the cache of a daemon, unless one is kept already.
 pub fn keep(mode: Mode, root: &Path) {
     let found = root.join(cache(mode));
     let Some(place) = place(mode).filter(|place| !place.exists() && found.exists()) else { return };
     let part = tempfile::tempdir_in(place.parent().unwrap()).unwrap();
     let whole = part.path().join("whole");
     copy(&found, &whole);
-    // Another daemon may have come first.
+    // Another daemon may have been faster.
     let _ = fs::rename(whole, place);
 }
 
@@ -45,7 +45,7 @@ fn place(mode: Mode) -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os(DIRECTORY)?).join(name))
 }
 
-/// Makes the second directory, which is not there, a copy of the first one.
+/// Copies the first directory to the second, which does not exist yet.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.parent().unwrap()).unwrap();
     let status = Command::new("cp").args(["-a", "-T", "--"]).arg(from).arg(to).status().unwrap();

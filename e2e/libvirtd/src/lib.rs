@@ -1,4 +1,4 @@
-//! A libvirt daemon of its own for tests, below one directory, with real QEMU VMs by TCG: in session mode, without rights, or in system mode.
+//! A separate libvirt daemon for tests, below one directory, with real QEMU VMs by TCG: in session mode, without rights, or in system mode.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,20 +32,20 @@ pub use self::ssh::Sshd;
 pub use self::system::{HOST, NETWORK, RELEASE};
 pub use self::tls::Tls;
 
-/// The user that the daemon runs as when the test runs as root, whose daemon would be that of the whole host.
+/// The user that the daemon runs as when the test runs as root, because root's daemon would belong to the whole host.
 const NOBODY: u32 = 65_534;
-/// For the daemon to start or end.
+/// The limit for the daemon to start or end.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What a daemon may do.
+/// The rights of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// What a user without rights may: no networks, and QEMU runs as that user.
+    /// The rights of an unprivileged user: no networks, and QEMU runs as that user.
     Session,
-    /// Everything, as root, in namespaces of its own.
+    /// All rights, as root, in separate namespaces.
     System,
 }
 
-/// A running daemon. Dropped, it ends with its VMs, and its files go.
+/// A running daemon. When dropped, it ends with its VMs, and its files are removed.
 pub struct Daemon {
     mode: Mode,
     guard: Child,
@@ -53,17 +53,17 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// `None`, and why, if the programs are not there.
+    /// Starts a daemon in session mode. `None`, with the reason printed, if the programs are missing.
     pub fn start() -> Option<Self> {
         Self::start_with(|_| String::new())
     }
 
-    /// In system mode, with [`NETWORK`]. `None`, and why, without root or if the programs are not there.
+    /// Starts a daemon in system mode, with [`NETWORK`]. `None`, with the reason printed, without root or if the programs are missing.
     pub fn start_system() -> Option<Self> {
         Self::start_system_with("", |_| {})
     }
 
-    /// The same, with more lines of libvirtd.conf, and what is to run before the daemon does.
+    /// Starts a daemon in system mode with more lines of libvirtd.conf; `before` runs before the daemon starts.
     #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
     fn start_system_with(more: &str, before: impl FnOnce(&Self)) -> Option<Self> {
         if !is_root() {
@@ -75,7 +75,7 @@ impl Daemon {
             return None;
         }
         let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
-        // QEMU's user has to reach the pools.
+        // QEMU's user must be able to reach the pools.
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         kept::restore(Mode::System, root.path());
         let daemon = Self { mode: Mode::System, guard: system::namespaces(root.path()), root };
@@ -87,18 +87,18 @@ impl Daemon {
         Some(daemon)
     }
 
-    /// In session mode, with more lines of libvirtd.conf, which may name files in the directory that `configure` gets.
+    /// Starts a daemon in session mode with more lines of libvirtd.conf, which may name files in the directory that `configure` gets.
     pub fn start_with(configure: impl FnOnce(&Path) -> String) -> Option<Self> {
         if !are_installed(&["libvirtd", "virsh", "qemu-system-x86_64", "qemu-img"]) {
             return None;
         }
-        // The paths of sockets below it may have 107 characters.
+        // Paths of sockets below this directory may have 107 characters.
         let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
         let daemon = Self { mode: Mode::Session, guard: guard(root.path()), root };
         for directory in ["bin", "home", "run/libvirt", "c/libvirt", "cache", "data", "pools"] {
             fs::create_dir_all(daemon.path(directory)).unwrap();
         }
-        // No second daemon for logs, and no namespace of mounts, which a container may not make.
+        // No second daemon for logs, and no mount namespace, which a container may not create.
         fs::write(daemon.path("c/libvirt/qemu.conf"), "stdio_handler = \"file\"\nnamespaces = []\n").unwrap();
         kept::restore(Mode::Session, daemon.root.path());
         let more = configure(&daemon.path("c"));
@@ -112,7 +112,7 @@ impl Daemon {
         self.mode
     }
 
-    /// Writes libvirtd.conf, with these lines.
+    /// Writes libvirtd.conf with these additional lines.
     pub fn configure(&self, more: &str) {
         let sockets = self.path("run/libvirt");
         fs::write(self.configuration(), format!("unix_sock_dir = \"{}\"\n{more}", sockets.display())).unwrap();
@@ -133,7 +133,7 @@ impl Daemon {
         assert!(output.status.success(), "{program} does not start: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Makes and starts a network.
+    /// Defines and starts a network.
     pub fn network(&self, name: &str, xml: &str) {
         let file = self.path(&format!("{name}.xml"));
         fs::write(&file, xml).unwrap();
@@ -141,12 +141,12 @@ impl Daemon {
         self.virsh(["net-start", name]);
     }
 
-    /// Lets the VMs of a daemon in system mode reach what listens on an address of this machine, as those of a host in its network do.
+    /// Lets the VMs of a daemon in system mode reach listeners on an address of this machine, as a host's VMs do in its network.
     pub fn join_network(&self) {
         system::join_network(self.root.path());
     }
 
-    /// Listens where VMs of a daemon in system mode reach it.
+    /// Opens a listener that VMs of a daemon in system mode can reach.
     pub fn listen(&self, at: SocketAddr) -> TcpListener {
         system::listen(self.root.path(), at)
     }
@@ -167,17 +167,17 @@ impl Daemon {
         until("libvirtd ends after SIGTERM", || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().is_empty());
     }
 
-    /// Stops the daemon where it is: it takes connections and answers nothing.
+    /// Suspends the daemon: it accepts connections and answers nothing.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets a frozen daemon go on.
+    /// Resumes a frozen daemon.
     pub fn thaw(&self) {
         self.signal("-CONT");
     }
 
-    /// From now on, in session mode, the daemon makes no file of a disk as long as the file returned exists.
+    /// From now on, in session mode, the daemon creates no disk file while the returned file exists.
     pub fn hold_disks(&self) -> PathBuf {
         let (held, program) = (self.path("held"), self.path("bin/qemu-img"));
         fs::write(&held, "").unwrap();
@@ -192,17 +192,17 @@ impl Daemon {
         assert!(self.command("kill").args([signal, pid.trim()]).status().unwrap().success(), "{signal} to libvirtd");
     }
 
-    /// Where clients reach it.
+    /// The daemon's socket for clients.
     pub fn socket(&self) -> PathBuf {
         self.path("run/libvirt/libvirt-sock")
     }
 
-    /// Makes a pool with an image whose guest says hello. Returns its directory.
+    /// Creates a pool with an image whose guest says hello. Returns its directory.
     pub fn pool(&self, name: &str, image: &str) -> PathBuf {
         self.pool_with(name, |directory| fs::write(directory.join(image), guest::greeter()).unwrap())
     }
 
-    /// Makes a pool of the images that `fill` writes into its directory. Returns that directory.
+    /// Creates a pool of the images that `fill` writes into its directory. Returns that directory.
     pub fn pool_with(&self, name: &str, fill: impl FnOnce(&Path)) -> PathBuf {
         let directory = self.pools().join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -213,29 +213,29 @@ impl Daemon {
         directory
     }
 
-    /// Where the directories of the pools are.
+    /// The parent directory of the pools.
     pub fn pools(&self) -> PathBuf {
         self.path("pools")
     }
 
-    /// What libvirt's own client says.
+    /// Runs libvirt's own client and returns its output.
     pub fn virsh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> String {
         let output = self.try_virsh(arguments);
         assert!(output.status.success(), "virsh: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The same, whether it succeeds or not.
+    /// Runs libvirt's own client, whether it succeeds or not.
     pub fn try_virsh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
         self.command("virsh").arg("-c").arg(format!("qemu://{}", self.place(&self.socket()))).args(arguments).output().unwrap()
     }
 
-    /// `spec.libvirt.address` of a WindowsHypervisor for it.
+    /// `spec.libvirt.address` of a WindowsHypervisor for this daemon.
     pub fn address(&self) -> String {
         self.address_at(&self.socket())
     }
 
-    /// The same through another socket.
+    /// `spec.libvirt.address` of a WindowsHypervisor for this daemon through another socket.
     pub fn address_at(&self, socket: &Path) -> String {
         format!("qemu+unix://{}", self.place(socket))
     }
@@ -265,7 +265,7 @@ impl Daemon {
         }
     }
 
-    /// Files of the daemon that carry the name of a VM, wherever they are, without logs.
+    /// Files of the daemon that carry the name of a VM, in any directory, without logs.
     pub fn files_of(&self, vm: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut directories = vec![self.root.path().to_owned()];
@@ -282,7 +282,7 @@ impl Daemon {
         found
     }
 
-    /// A program as the daemon's user, where the daemon runs.
+    /// A program as the daemon's user, in the daemon's namespaces.
     pub fn command(&self, program: &str) -> Command {
         if self.mode == Mode::System {
             return system::command(self.root.path(), program);
@@ -339,7 +339,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // A second panic would end the test without its words.
+        // A second panic would end the test without its message.
         if !std::thread::panicking() {
             kept::keep(self.mode, self.root.path());
         }
@@ -348,7 +348,7 @@ impl Drop for Daemon {
     }
 }
 
-/// What ends the daemon and its VMs, which outlive it, and removes their files: also when this program is killed.
+/// Starts the process that ends the daemon and its VMs, which would outlive it, and removes their files: also when this program is killed.
 fn guard(root: &Path) -> Child {
     const SCRIPT: &str = r#"
 read -r _
@@ -358,9 +358,9 @@ rm -rf -- "$0"
     guarded(Command::new("sh").arg("-c").arg(SCRIPT).arg(root).stderr(Stdio::null()))
 }
 
-/// Starts what ends when its input does.
+/// Starts a process that ends when its standard input closes.
 fn guarded(command: &mut Command) -> Child {
-    // Of its own group, so that Ctrl-C in a terminal does not end it first.
+    // A group of its own, so that Ctrl-C in a terminal does not end it first.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().expect("the program sh runs")
 }
 
@@ -372,7 +372,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// False, and which packages to install, if one of these programs is missing.
+/// Whether these programs are installed; prints the packages to install if one is missing.
 #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
 fn are_installed(programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|name| Command::new(name).arg("--version").output().is_err()).collect();

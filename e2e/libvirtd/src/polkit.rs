@@ -1,4 +1,4 @@
-//! Access control: the daemon asks polkit, which is on a bus of the daemon's own, what a user may do.
+//! Access control: the daemon asks polkit, which is on a separate bus, what a user may do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 
 use super::{Daemon, are_installed, until};
 
-/// Whom polkit has something to say of: root may do everything.
+/// The user to whom polkit's rules apply: root may do everything.
 pub const USER: &str = "nobody";
 const ACTIONS: &str = "org.libvirt.api.";
-/// What tells that a rule is in force.
+/// An action that is never refused: when it is allowed, polkit has read the rules.
 const NEVER_REFUSED: &str = "domain.reset";
 
-/// The place where programs look for the system's bus, and polkit's own file that says how to start it.
+/// The address where programs look for the system bus, and polkit's own file that describes how to start it.
 const BUS: &str = "<busconfig><type>session</type><listen>unix:path=/run/dbus/system_bus_socket</listen><auth>EXTERNAL</auth>\
     <servicedir>/usr/share/dbus-1/system-services</servicedir>\
     <policy context='default'><allow user='*'/><allow own='*'/><allow send_destination='*'/><allow receive_sender='*'/></policy></busconfig>";
 
-/// What lets any user connect, and asks polkit at each request.
+/// Settings with which any user may connect, and libvirt checks each request with polkit.
 const CONFIGURATION: &str = "auth_unix_rw = \"none\"\nunix_sock_rw_perms = \"0777\"\naccess_drivers = [\"polkit\"]\n";
 
 impl Daemon {
-    /// In system mode, with access control. `None`, and why, without root or if the programs are not there.
+    /// Starts a daemon in system mode, with access control. `None`, with the reason printed, without root or if the programs are missing.
     pub fn start_system_with_polkit() -> Option<Self> {
         if !are_installed(&["dbus-daemon", "pkcheck", "setpriv"]) {
             return None;
@@ -41,12 +41,12 @@ impl Daemon {
         until("polkit has read its rules", || self.may(NEVER_REFUSED));
     }
 
-    /// Refuses the user one action, e.g. `storage-vol.create`, and only that, whatever other rules say.
+    /// Refuses the user this one action, e.g. `storage-vol.create`, whatever other rules allow.
     pub fn refuse(&self, action: &str) {
         self.refuse_all(&[action]);
     }
 
-    /// Refuses the user these actions and no other ones.
+    /// Refuses the user exactly these actions.
     pub fn refuse_all(&self, actions: &[&str]) {
         let refused: Vec<String> = actions.iter().map(|action| format!("'{ACTIONS}{action}'")).collect();
         let rule = format!("polkit.addRule(function(action) {{ if ([{}].indexOf(action.id) >= 0) return polkit.Result.NO; }});", refused.join(", "));
@@ -61,13 +61,13 @@ impl Daemon {
         fs::rename(new, self.path("etc/polkit-1/rules.d").join(name)).unwrap();
     }
 
-    /// What polkit says of the user by the rules that it has read.
+    /// Whether polkit allows the user an action, by the rules that it has read.
     fn may(&self, action: &str) -> bool {
         let check = format!("exec pkcheck --process $$ --action-id {ACTIONS}{action}");
         self.as_user("sh").args(["-c", &check]).stderr(Stdio::null()).stdout(Stdio::null()).status().unwrap().success()
     }
 
-    /// A program that the user runs where the daemon is.
+    /// A program that the user runs in the daemon's namespaces.
     pub fn as_user(&self, program: impl AsRef<Path>) -> Command {
         let mut command = self.command("setpriv");
         command.args(["--reuid", USER, "--regid", "nogroup", "--clear-groups", "--"]).arg(program.as_ref());

@@ -1,4 +1,4 @@
-//! SSH to a daemon in session mode, by a real sshd with that daemon's rights.
+//! SSH to a daemon in session mode, by a real sshd with the rights of that daemon.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -9,16 +9,16 @@ use super::{Daemon, are_installed, until};
 
 const PROGRAM: &str = "/usr/sbin/sshd";
 
-/// A running sshd, which admits the user of its daemon with the key `ours` and shows the key `host`. Dropped, it ends.
+/// A running sshd, which admits the user of its daemon with the key `ours` and shows the key `host`. It ends when dropped.
 pub struct Sshd<'a> {
     daemon: &'a Daemon,
     child: Child,
-    /// Where it listens, on the loopback address.
+    /// The port on the loopback address.
     pub port: u16,
 }
 
 impl<'a> Sshd<'a> {
-    /// `None`, and why, if the programs are not there.
+    /// Starts sshd. `None`, with the reason printed, if the programs are missing.
     pub fn start(daemon: &'a Daemon) -> Option<Self> {
         if !are_installed(&[PROGRAM, "ssh-keygen", "ssh-keyscan"]) {
             return None;
@@ -37,9 +37,9 @@ impl<'a> Sshd<'a> {
             format!("AuthorizedKeysFile {}", path("authorized_keys")),
             "PasswordAuthentication no".into(),
             "KbdInteractiveAuthentication no".into(),
-            // The directory of the test belongs to its user, but those above it need not.
+            // The directory of the test belongs to its user, but its parents need not.
             "StrictModes no".into(),
-            // Without it sshd takes an account that has no password for a locked one.
+            // Without PAM sshd treats an account that has no password as locked.
             "UsePAM yes".into(),
         ];
         fs::write(daemon.path("sshd_config"), lines.join("\n") + "\n").unwrap();
@@ -48,46 +48,46 @@ impl<'a> Sshd<'a> {
         Some(sshd)
     }
 
-    /// Admits those who have one of these keys, and no others, as the page about libvirt shows it.
+    /// Admits exactly the owners of these keys, as the page about libvirt shows it.
     pub fn authorize(&self, keys: &[&str]) {
         let public = keys.iter().map(|key| fs::read_to_string(self.path(&format!("{key}.pub"))).unwrap());
         fs::write(self.path("authorized_keys"), public.map(|key| format!("restrict,port-forwarding {key}")).collect::<String>()).unwrap();
     }
 
-    /// The file with a private key; that of the public one ends in `.pub`.
+    /// The file of a private key; the public key's file ends in `.pub`.
     pub fn path(&self, key: &str) -> PathBuf {
         self.daemon.path(key)
     }
 
-    /// What `ssh-keyscan` says of it: the content of a file known_hosts.
+    /// The output of `ssh-keyscan`: the content of a file known_hosts.
     pub fn known_hosts(&self) -> String {
         let output = self.daemon.command("ssh-keyscan").args(["-p", &self.port.to_string(), "127.0.0.1"]).output().unwrap();
         assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Whom it admits.
+    /// The user that sshd admits.
     pub fn user(&self) -> String {
         String::from_utf8(self.daemon.command("id").arg("-un").output().unwrap().stdout).unwrap().trim().to_owned()
     }
 
-    /// `spec.libvirt.address` of a WindowsHypervisor for the daemon behind that socket.
+    /// `spec.libvirt.address` of a WindowsHypervisor for the daemon at that socket.
     pub fn address(&self, socket: &Path) -> String {
         format!("qemu+ssh://{}@127.0.0.1:{}/session?socket={}", self.user(), self.port, socket.display())
     }
 
-    /// Ends it.
+    /// Ends sshd.
     pub fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Starts it again at the same port.
+    /// Starts sshd again on the same port.
     pub fn launch(&mut self) {
         self.child = listening(self.daemon, self.port);
     }
 
-    /// What it has logged since its last start.
+    /// The log of sshd since its last start.
     pub fn log(&self) -> String {
         log(self.daemon)
     }
@@ -99,7 +99,7 @@ impl Drop for Sshd<'_> {
     }
 }
 
-/// It listens when this returns.
+/// Starts sshd; it listens when this returns.
 fn listening(daemon: &Daemon, port: u16) -> Child {
     let file = fs::File::create(daemon.path("sshd.log")).unwrap();
     let mut command = daemon.command(PROGRAM);

@@ -1,5 +1,5 @@
-//! The daemon in system mode: as root, with networks, QEMU's own user, and a daemon for logs, in namespaces of its own. What it keeps on a host
-//! lies below one directory, and its bridges are in no network that others see.
+//! The daemon in system mode: as root, with networks, QEMU's own user, and a daemon for logs, in separate namespaces. Its data
+//! lies below one directory, and its bridges are in a network that others cannot see.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -14,12 +14,12 @@ use super::{guarded, until};
 
 /// The network of a daemon in system mode: libvirt's usual kind, with NAT and DHCP.
 pub const NETWORK: &str = "default";
-/// The address of the daemon's host in it.
+/// The address of the daemon's host in [`NETWORK`].
 pub const HOST: [u8; 4] = [192, 168, 122, 1];
-/// What tells Windows guests of a network to give their leases back when they shut down.
+/// The option with which a network makes Windows guests release their leases when they shut down.
 pub const RELEASE: &str = "<dnsmasq:option value='dhcp-option=vendor:MSFT,2,1i'/>";
 
-/// The definition of [`NETWORK`]. Its bridge looks for no other bridges, which takes 4 s before a guest is heard. Its leases are short, so that
+/// The definition of [`NETWORK`]. Its bridge does not probe for other bridges, which would block guests for 4 s. Its leases are short, so that
 /// guests which live longer have to renew them.
 pub fn network() -> String {
     format!(
@@ -33,10 +33,10 @@ pub fn network() -> String {
     )
 }
 
-/// Directories of the host in whose places the daemon gets its own. The first four are empty but for what the daemon puts there.
+/// Directories of the host that the daemon sees replaced by its own. The first four contain only the daemon's files.
 const PRIVATE: &str = "run etc/libvirt etc/polkit-1/rules.d var/cache/libvirt var/log/libvirt var/lib/libvirt var/lib/swtpm-localca";
 
-/// Runs as root. `$0`: the directory. Ends when its input does, with all that runs in the namespaces.
+/// The script that holds the namespaces. Runs as root. `$0`: the directory. Ends when its input closes, with all processes in the namespaces.
 const HOLD: &str = r#"
 exec 3<&0
 unshare --mount --net --pid --fork --kill-child --mount-proc sh -c "$1" "$0" <&3 &
@@ -47,7 +47,7 @@ wait $!
 rm -rf -- "${0:?}"
 "#;
 
-/// The first process of the namespaces. QEMU's daemonized processes are its children, so it has to wait for them: a zombie seems to run.
+/// The first process of the namespaces. It has to wait for QEMU's daemonized processes, which are its children: a zombie seems to run.
 const FIRST: &str = r#"
 set -e
 exec 3<&0
@@ -82,7 +82,7 @@ cat <&3 > /dev/null &
 wait $!
 "#;
 
-/// Makes the namespaces. `None`, and why, if that cannot be done here.
+/// Creates the namespaces. Panics, with the reason printed, if that is impossible here.
 pub fn namespaces(root: &Path) -> Child {
     for at in PRIVATE.split(' ') {
         fs::create_dir_all(root.join(at)).unwrap();
@@ -103,8 +103,8 @@ pub fn command(root: &Path, program: &str) -> Command {
     command
 }
 
-/// Connects the network of the namespaces with that of this machine, whose end of the link goes with theirs. The addresses are of a network for
-/// benchmarks (RFC 2544), which leads nowhere else.
+/// Connects the network of the namespaces with this machine's network. The link is removed with the namespaces. Its addresses are from a network
+/// for benchmarks (RFC 2544), which leads nowhere else.
 pub fn join_network(root: &Path) {
     let link = root.file_name().unwrap().to_str().unwrap();
     let here = format!("link add {link} type veth peer name out netns {}\naddress add 198.18.122.1/30 dev {link}\nlink set {link} up\n", first(root));
@@ -120,7 +120,7 @@ pub fn join_network(root: &Path) {
 /// A listener in the network of the namespaces.
 pub fn listen(root: &Path, at: SocketAddr) -> TcpListener {
     let network = fs::File::open(format!("/proc/{}/ns/net", first(root))).unwrap();
-    // Only this thread moves, and ends there; a socket stays in the network where it was made.
+    // Only this thread changes its network, and ends there; a socket stays in the network where it was created.
     let listen = move || {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
         TcpListener::bind(at).unwrap()
@@ -128,7 +128,7 @@ pub fn listen(root: &Path, at: SocketAddr) -> TcpListener {
     thread::spawn(listen).join().unwrap()
 }
 
-/// The process of the namespaces, as others see it.
+/// The ID of the first process of the namespaces, as the host sees it.
 fn first(root: &Path) -> String {
     fs::read_to_string(root.join("first.pid")).unwrap_or_default().trim().to_owned()
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-/// What a daemon needs to listen for TLS on the loopback address. Certificates and key are in PEM.
+/// The settings with which a daemon listens for TLS on the loopback address. Certificates and key are in PEM.
 pub struct Tls<'a> {
     pub port: u16,
-    /// Signs the certificates of both sides.
+    /// The authority that signs the certificates of both sides.
     pub authority: &'a str,
-    /// The daemon's own.
+    /// The daemon's certificate.
     pub certificate: &'a str,
     pub key: &'a str,
     /// The common name of the client that is admitted.

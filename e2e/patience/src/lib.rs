@@ -1,5 +1,5 @@
-//! Waits of tests, by one measure: each is for a state, has a deadline that is written for an idle machine, and says what was seen last when it
-//! is missed. It must not know what is waited for.
+//! Waits of tests, by one measure: each is for a state, has a deadline for an idle machine, and reports the last observation when it
+//! misses the deadline. It must not know the awaited state.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,5 +1,5 @@
-//! How long a wait may last here and now. Deadlines are written for a machine of the usual speed that does nothing else: on a slower or
-//! busier one a second counts for less.
+//! How long a wait may last on this machine now. Deadlines are written for a machine of the usual speed that does nothing else: on a slower or
+//! busier machine a second counts for less.
 
 use std::fmt;
 use std::hint::black_box;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time between the first looks. Later ones come less often: a look takes the same processors as what it waits for.
+/// Time between the first polls. Later polls come less often: a poll takes the same processors as the awaited work.
 const POLL: Duration = Duration::from_millis(120);
-/// Time between the last looks of a long wait.
+/// Time between the last polls of a long wait.
 const SELDOM: Duration = Duration::from_secs(1);
-/// What one look may take, however little is left: an answer that is on its way is worth more than the second.
+/// The least time that a poll may take: an answer that is on its way is worth more than the second.
 const LAST_LOOK: Duration = Duration::from_secs(5);
-/// However busy the machine is, no wait is stretched further: what hangs has to end before the test's own time-out.
+/// The most that a wait is stretched on a busy machine: a hanging test has to end before its own time-out.
 const MOST: f64 = 8.0;
 /// Processor time of the computation below on the machine that deadlines are written for: a small virtual one.
 const USUAL: Duration = Duration::from_millis(4);
@@ -24,18 +24,18 @@ pub struct Patience {
     deadline: Duration,
     began: Instant,
     looked: Instant,
-    /// As it would have been on an idle machine.
+    /// The elapsed time as it would have been on an idle machine.
     spent: Duration,
 }
 
 impl Patience {
-    /// Begins now.
+    /// Starts the stopwatch.
     pub fn new(deadline: Duration) -> Self {
         let now = Instant::now();
         Self { deadline, began: now, looked: now, spent: Duration::ZERO }
     }
 
-    /// Counts the time since the last call, and says whether the deadline has passed.
+    /// Counts the time since the last call, and returns whether the deadline has passed.
     pub fn is_over(&mut self) -> bool {
         let now = Instant::now();
         self.spent += now.duration_since(self.looked).div_f64(stretch());
@@ -43,12 +43,12 @@ impl Patience {
         self.spent >= self.deadline
     }
 
-    /// How long the next look may take.
+    /// How long the next poll may take.
     pub fn look(&self) -> Duration {
         self.deadline.saturating_sub(self.spent).mul_f64(stretch()).max(LAST_LOOK)
     }
 
-    /// How long to wait before it.
+    /// How long to wait before the next poll.
     pub fn pause(&self) -> Duration {
         (self.began.elapsed() / 20).clamp(POLL, SELDOM)
     }
@@ -61,12 +61,12 @@ impl fmt::Display for Patience {
     }
 }
 
-/// Seconds of this machine, as busy as it is now, for one of an idle machine of the usual speed.
+/// Seconds on this machine, as busy as it is now, that count as one second of an idle machine of the usual speed.
 pub fn stretch() -> f64 {
     (given() * *SLOWNESS * Crowd::now().share()).clamp(1.0, MOST)
 }
 
-/// `CAPW_PATIENCE`: 1 unless it says otherwise.
+/// The factor in `CAPW_PATIENCE`; 1 by default.
 fn given() -> f64 {
     static GIVEN: LazyLock<f64> = LazyLock::new(|| {
         let given = std::env::var("CAPW_PATIENCE").map_or(1.0, |text| text.parse().expect("CAPW_PATIENCE is a number"));
@@ -76,8 +76,8 @@ fn given() -> f64 {
     *GIVEN
 }
 
-/// How much slower this machine's cores are than the usual; 1 for those that are faster. The best of some tries, by the processor time that
-/// they took: who else wants the processors is [`Crowd`]'s.
+/// How much slower this machine's cores are than the usual ones; 1 for faster ones. The best of some tries, by processor
+/// time: [`Crowd`] counts the other programs.
 static SLOWNESS: LazyLock<f64> = LazyLock::new(|| {
     let spent = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
     let tries = (0..5).map(|_| {
@@ -99,7 +99,7 @@ struct Crowd {
 impl Crowd {
     fn now() -> Self {
         let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        // `0.20 0.18 0.12 1/80 11206`: the load of the last minute, and what runs at this moment.
+        // `0.20 0.18 0.12 1/80 11206`: the load of the last minute, and the running programs at this moment.
         let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let mut words = text.split_whitespace();
         let load = words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
@@ -107,7 +107,7 @@ impl Crowd {
         Self { load, running, processors }
     }
 
-    /// Of a processor, for each of them: 2 means that each gets half of one.
+    /// The programs per processor: 2 means that each program gets half of a processor.
     fn share(&self) -> f64 {
         (self.load.max(self.running) / self.processors).max(1.0)
     }

@@ -1,4 +1,4 @@
-//! Waiting for a state, with a deadline and with what was seen last when it is missed. Never a bare sleep.
+//! Waiting for a state, with a deadline and with the last observation when it is missed. Never a bare sleep.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::stretch::Patience;
 
-/// What one look gave: the value that was waited for, or a word on what was there instead.
+/// The result of one poll: the awaited value, or a text about the current state.
 pub trait Observation<T> {
-    /// The value, or what to print if the deadline comes.
+    /// The value, or the text to print if the deadline passes.
     fn settle(self) -> Result<T, String>;
 }
 
@@ -28,8 +28,8 @@ impl<T, E: Display> Observation<T> for Result<T, E> {
     }
 }
 
-/// Looks until `look` gives a value and returns it. Panics when `deadline` has passed, with `what` and what was seen last:
-/// let `look` return `Err(what it saw)` where `None` would say too little. The deadline is one of an idle machine ([`Patience`]).
+/// Polls until `look` gives a value and returns it. Panics when `deadline` has passed, with `what` and the last observation:
+/// let `look` return `Err(what it saw)` where `None` would be too little. The deadline is for an idle machine ([`Patience`]).
 pub async fn wait_for<T, O, Fut>(what: &str, deadline: Duration, mut look: impl FnMut() -> Fut) -> T
 where
     O: Observation<T>,
@@ -39,7 +39,7 @@ where
     let mut seen = "nothing: no look has come to an end".to_owned();
     let pending = Pending::new(what);
     loop {
-        // A look that hangs must not outlive the deadline.
+        // A poll that hangs must not outlive the deadline.
         match tokio::time::timeout(patience.look(), look()).await.map(Observation::settle) {
             Ok(Ok(value)) => return value,
             Ok(Err(now)) => {
@@ -53,7 +53,7 @@ where
     }
 }
 
-/// Lets `work` go on until it ends, and returns what it gives. Panics when `deadline`, which is one of an idle machine, has passed.
+/// Awaits `work` and returns its result. Panics when `deadline`, which is for an idle machine, has passed.
 pub async fn within<T>(what: &str, deadline: Duration, work: impl Future<Output = T>) -> T {
     let mut patience = Patience::new(deadline);
     let mut work = pin!(work);
@@ -66,10 +66,10 @@ pub async fn within<T>(what: &str, deadline: Duration, work: impl Future<Output 
     }
 }
 
-/// Waits that have not ended: what each waits for, and what it saw last.
+/// Unfinished waits: the awaited state and the last observation of each.
 static PENDING: Mutex<BTreeMap<u64, (String, String)>> = Mutex::new(BTreeMap::new());
 
-/// One of them, until it is dropped.
+/// An entry in `PENDING`, until it is dropped.
 struct Pending(u64);
 
 impl Pending {
@@ -93,14 +93,14 @@ impl Drop for Pending {
     }
 }
 
-/// What is waited for now, and what was seen last.
+/// The unfinished waits, each with its last observation.
 pub fn pending() -> String {
     let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let words: Vec<String> = pending.values().map(|(what, seen)| format!("{what}\nlast seen: {seen}")).collect();
     if words.is_empty() { "nothing that it says".to_owned() } else { words.join("\nand ") }
 }
 
-/// Says on standard error what a story does now, with the time of day in UTC; the test runner shows it when the test fails.
+/// Prints to standard error what a story does now, with the time of day in UTC; the test runner shows it when the test fails.
 pub fn step(what: impl Display) {
     eprintln!("{} {what}", jiff::Timestamp::now().strftime("%T.%3f"));
 }

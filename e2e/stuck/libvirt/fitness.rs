@@ -1,4 +1,4 @@
-//! A host that answers, and cannot run the VMs that it is asked for.
+//! A host that answers, but cannot run the requested VMs.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::Host;
 use crate::world::{Kind, hardware};
 
 impl Host<'_> {
-    /// The daemon sees no /dev/kvm.
+    /// The host has no /dev/kvm.
     pub async fn no_kvm(&self) {
         let (cp, address) = (self.cp, self.daemon.address());
         self.daemon.pool("kvm", hardware::IMAGE);

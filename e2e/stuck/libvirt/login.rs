@@ -1,4 +1,4 @@
-//! A host that is reached by TLS, and the login that CAPW has for it.
+//! A host that is reached by TLS, and CAPW's login for it.
 
 use capw_libvirtd::{Daemon, Tls};
 use rcgen::ExtendedKeyUsagePurpose;
@@ -10,10 +10,10 @@ use crate::authority::{Authority, Identity};
 use crate::workers::Workers;
 use crate::world::{ControlPlane, free_port, hardware};
 
-/// The name of the case: its namespace, its pool and its Secret.
+/// The name of the case, which its namespace, pool and Secret share.
 const CASE: &str = "login";
 
-/// A daemon in session mode, whose network is that of CAPW, and the authority of both sides.
+/// A daemon in session mode, which CAPW reaches over the network, and the authority of both sides.
 pub struct BehindTls {
     pub daemon: Daemon,
     authority: Authority,
@@ -22,7 +22,7 @@ pub struct BehindTls {
 }
 
 impl BehindTls {
-    /// `None`, and why, if the programs are not there. It admits the client `first`.
+    /// Starts a daemon that admits the client `first`. `None`, with the reason printed, if the programs are missing.
     pub fn start() -> Option<Self> {
         let (authority, port) = (Authority::new("lab"), free_port());
         let own = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
@@ -30,7 +30,7 @@ impl BehindTls {
         Some(Self { daemon, authority, own, port })
     }
 
-    /// Admits that client and no other. VMs run on.
+    /// Restarts the daemon so that it admits only this client. VMs run on.
     fn admit(&self, client: &str) {
         self.daemon.stop();
         self.daemon.configure(&tls(&self.authority, &self.own, self.port, client).configure(&self.daemon.path("c")));
@@ -38,7 +38,7 @@ impl BehindTls {
         self.daemon.try_virsh(["pool-start", CASE]);
     }
 
-    /// Writes the login of a client into the Secret, with the authority that CAPW is to trust.
+    /// Writes the login of a client into the Secret, with the authority that CAPW should trust.
     async fn log_in(&self, cp: &ControlPlane, workers: &Workers, client: &str, trusted: &Authority) {
         let Identity { certificate, key } = self.authority.issue(client, &[], ExtendedKeyUsagePurpose::ClientAuth);
         let secret = json!({
@@ -53,8 +53,8 @@ fn tls<'a>(authority: &'a Authority, own: &'a Identity, port: u16, client: &'a s
     Tls { port, authority: &authority.pem, certificate: &own.certificate, key: &own.key, client }
 }
 
-/// The Secret has another authority than the daemon's; when that is fixed, the daemon takes the login back before the Secret has the next one.
-/// All the time CAPW runs on, and so does the VM.
+/// The Secret has another authority than the daemon's; when that is fixed, the daemon rejects the login until the Secret has the next one.
+/// CAPW and the VM keep running all the time.
 pub async fn login_changed(cp: &ControlPlane, behind: &BehindTls) {
     let host = Host { cp, daemon: &behind.daemon };
     behind.daemon.pool(CASE, hardware::IMAGE);
@@ -69,7 +69,7 @@ pub async fn login_changed(cp: &ControlPlane, behind: &BehindTls) {
     host.settled(&workers).await;
 
     let vm = host.vm(CASE).await;
-    // A VM that starts again gets another number.
+    // A VM that restarts gets another ID.
     let run = || (behind.daemon.domains(), behind.daemon.virsh(["domuuid", &vm]), behind.daemon.virsh(["domid", &vm]));
     let before = run();
     behind.admit("second");

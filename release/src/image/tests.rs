@@ -1,4 +1,4 @@
-//! Another implementation reads what is written here.
+//! Tests that another implementation can read the image.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ fn image(program: &Path) -> Image {
     Image { programs: vec![program], windows: None, revision: "abc".into(), created: 1_790_000_000 }
 }
 
-/// The same with a program for Windows, which is written beside the other.
+/// The same image with a program for Windows, which is written next to the Linux program.
 fn with_windows(program: &Path) -> Image {
     let path = program.with_file_name("capw-node.exe");
     fs::write(&path, windows_stand_in(0x8664)).unwrap();
@@ -24,7 +24,7 @@ fn at(layout: &Path, descriptor: &Descriptor) -> PathBuf {
     layout.join(blob(descriptor.digest().as_ref()))
 }
 
-/// The entries of the image, once the outer index was seen to name this digest.
+/// Checks that the outer index names this digest, and returns the entries of the image.
 fn index(layout: &Path, digest: &str) -> Vec<Descriptor> {
     OciLayout::from_file(layout.join("oci-layout")).unwrap();
     let outer = ImageIndex::from_file(layout.join("index.json")).unwrap();
@@ -32,7 +32,7 @@ fn index(layout: &Path, digest: &str) -> Vec<Descriptor> {
     ImageIndex::from_file(at(layout, &outer.manifests()[0])).unwrap().manifests().clone()
 }
 
-/// The configuration of an entry and the files of its two layers, which are what the configuration says.
+/// The configuration of an entry and the files of its two layers, after their digests were compared with the configuration.
 fn contents(layout: &Path, entry: &Descriptor) -> (ImageConfiguration, [PathBuf; 2]) {
     let manifest = ImageManifest::from_file(at(layout, entry)).unwrap();
     let config = ImageConfiguration::from_file(at(layout, manifest.config())).unwrap();
@@ -50,7 +50,7 @@ fn plain(layer: &Path) -> Vec<u8> {
     plain
 }
 
-/// What is in a layer: path, mode, owner, size and time of each entry.
+/// The entries of a layer: path, mode, owner, size and time of each.
 fn entries(path: &Path) -> BTreeMap<String, (u32, u64, u64, u64)> {
     let mut archive = tar::Archive::new(GzDecoder::new(fs::File::open(path).unwrap()));
     let entries = archive.entries().unwrap().map(|entry| {
@@ -135,7 +135,7 @@ fn the_same_programs_give_the_same_digest_and_another_one_does_not() {
     let write = |name: &str| image.write(&folder.path().join(name)).unwrap();
     let first = write("first");
     for program in ["capw", "capw-node.exe"].map(|name| folder.path().join(name)) {
-        // Other times of files and another place do not matter.
+        // File times and the location do not affect the result.
         fs::File::options().append(true).open(&program).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         assert_eq!(write("second"), first);
         let bytes = fs::read(&program).unwrap();

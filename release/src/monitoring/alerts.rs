@@ -1,4 +1,4 @@
-//! Each alert with a case in which it fires and one in which it does not.
+//! Tests each alert with a case in which it fires and a case in which it does not.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::checkout;
 
 use super::promtool::{metrics, named, promtool};
 
-/// Series with their values a minute, a look after some minutes, and the labels of the alert that fires then.
+/// Series with their values per minute, the minute of the evaluation, and the labels of the alert that fires then.
 struct Case {
     alert: &'static str,
     series: &'static [(&'static str, &'static str)],
@@ -43,7 +43,7 @@ const CASES: &[Case] = &[
         &[(r#"capw_leader{namespace="a",pod="1"}"#, "0x20"), (r#"capw_leader{namespace="a",pod="2"}"#, "0x20")],
     ),
     silent("CapwNoLeader", 10, &[(r#"capw_leader{namespace="a",pod="1"}"#, "0x20"), (r#"capw_leader{namespace="a",pod="2"}"#, "1x20")]),
-    // A hand-over.
+    // A hand-over of the leader.
     silent("CapwNoLeader", 10, &[(r#"capw_leader{namespace="a"}"#, "1x7 0 0 1x20")]),
     fires(
         "CapwReconcileErrors",

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// A graph: its title, the unit of its values, and its queries with what their series are called. `$of` stands for the selection of
+/// A graph: its title, the unit of its values, and its queries with the names of their series. `$of` is replaced by the selection of
 /// namespaces.
 struct Panel {
     title: &'static str,
@@ -137,7 +137,7 @@ fn text(name: &str, title: &str, panels: &[Panel]) -> Result<String> {
     Ok(serde_json::to_string_pretty(&dashboard)? + "\n")
 }
 
-/// Two graphs beside each other.
+/// Places two graphs in each row.
 fn graph(at: usize, panel: &Panel, source: &Value) -> Value {
     let letters = 'A'..='Z';
     let targets = panel.queries.iter().zip(letters).map(|((legend, query), letter)| {

@@ -1,4 +1,4 @@
-//! What watches CAPW: dashboards, written here, and alerts, tested here.
+//! The monitoring of CAPW: this module writes the dashboards and tests the alerts.
 
 #[cfg(test)]
 mod alerts;

@@ -1,4 +1,4 @@
-//! Prometheus' own tool as a judge, where it is installed.
+//! Tests with Prometheus' own tool, if it is installed.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{checkout, judges};
 
-/// Names of the metrics that `docs/metrics.md` lists, which a test holds against the registry.
+/// The names of the metrics in `docs/metrics.md`, which another test compares with the registry.
 pub fn metrics() -> Vec<String> {
     let page = fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
     let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name.to_owned());
@@ -23,11 +23,11 @@ pub fn named(query: &str) -> Vec<String> {
     metrics.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
 }
 
-/// Runs `promtool` on files of this content, the last of which it is given; does nothing without it.
+/// Runs `promtool` on files with this content, and passes it the last file. Does nothing if `promtool` is missing.
 pub fn promtool(command: &[&str], files: &[(&str, &Value)]) {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in files {
-        // YAML takes JSON.
+        // YAML parsers accept JSON.
         fs::write(folder.path().join(name), content.to_string()).unwrap();
     }
     let (last, _) = files.last().unwrap();

@@ -1,16 +1,16 @@
-//! A file of the Windows registry with a root key and nothing else, of the oldest version that Windows takes.
-//! The form: <https://github.com/msuhanov/regf>.
+//! Creates a Windows registry file with only a root key, in the oldest version that Windows accepts.
+//! The format: <https://github.com/msuhanov/regf>.
 
 use super::security::{self, ADMINISTRATORS, KEY_ALL, SYSTEM};
 
-/// Size of the header, and of the one bin behind it.
+/// The size of the header, and of the single bin after it.
 const BLOCK: u32 = 4096;
-/// Where cells begin in a bin. Places are counted from the first bin on.
+/// The offset of the first cell in a bin. Offsets are counted from the first bin.
 const FIRST_CELL: u32 = 32;
-/// Stands for no place.
+/// The value for a missing offset.
 const NONE: u32 = u32::MAX;
 
-/// Two blocks: the header, and a bin with the root key, the rights to it, and free space.
+/// Creates two blocks: the header, and a bin with the root key, its permissions, and free space.
 pub fn empty() -> Vec<u8> {
     let rights_at = FIRST_CELL + cell(&root(0)).len() as u32;
     let mut bin = fields(&[u32::from_le_bytes(*b"hbin"), 0, BLOCK, 0, 0, 0, 0, 0]);
@@ -24,7 +24,7 @@ pub fn empty() -> Vec<u8> {
     bytes
 }
 
-/// Says that all was written (twice the same number), which version this is (1.3), and where the root key is.
+/// The header: a complete write (the same number twice), the version (1.3), and the offset of the root key.
 fn header() -> Vec<u8> {
     let words = [u32::from_le_bytes(*b"regf"), 1, 1, 0, 0, 1, 3, 0, 1, FIRST_CELL, BLOCK, 1];
     let mut bytes = fields(&words);
@@ -34,7 +34,7 @@ fn header() -> Vec<u8> {
     bytes
 }
 
-/// A key with no parent, no class, no values and no keys below it.
+/// A key without a parent, a class, values or subkeys.
 fn root(rights_at: u32) -> Vec<u8> {
     const NAME: &[u8; 4] = b"ROOT";
     // The root of a file, which cannot be removed, with a name of one byte per letter.
@@ -45,7 +45,7 @@ fn root(rights_at: u32) -> Vec<u8> {
     bytes
 }
 
-/// The rights, which one key has. They are the only ones in their list, whose ends are therefore they themselves.
+/// The permissions, which only one key has. They are the only element of their circular list, so both links refer to themselves.
 fn rights(at: u32) -> Vec<u8> {
     let descriptor = security::descriptor(&[(KEY_ALL, ADMINISTRATORS), (KEY_ALL, SYSTEM)]);
     let mut bytes = fields(&[u32::from(u16::from_le_bytes(*b"sk")), at, at, 1, descriptor.len() as u32]);
@@ -53,7 +53,7 @@ fn rights(at: u32) -> Vec<u8> {
     bytes
 }
 
-/// The size of a cell that is used is negative.
+/// A cell that is in use: its size is negative.
 fn cell(content: &[u8]) -> Vec<u8> {
     let size = (4 + content.len()).next_multiple_of(8);
     let mut bytes = (-(size as i32)).to_le_bytes().to_vec();

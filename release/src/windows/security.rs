@@ -1,24 +1,24 @@
-//! Security descriptors, as Windows stores them with a file or a key: who owns it, and who has which rights.
-//! The form: <https://learn.microsoft.com/openspecs/windows_protocols/ms-dtyp/7d4dac05-9cef-4563-a058-f108abecce1d>.
+//! Security descriptors in the format in which Windows stores them with a file or a key: the owner and the permissions.
+//! The format: <https://learn.microsoft.com/openspecs/windows_protocols/ms-dtyp/7d4dac05-9cef-4563-a058-f108abecce1d>.
 
-/// Every right to a file.
+/// All permissions for a file.
 pub const FILE_ALL: u32 = 0x001f_01ff;
 pub const FILE_READ_AND_EXECUTE: u32 = 0x0012_00a9;
-/// Every right to a key of the registry.
+/// All permissions for a registry key.
 pub const KEY_ALL: u32 = 0x000f_003f;
 
-/// An account or group that every Windows has: the numbers behind S-1-5.
+/// A built-in account or group of Windows: the numbers after S-1-5.
 pub type Account = &'static [u32];
 pub const SYSTEM: Account = &[18];
 pub const ADMINISTRATORS: Account = &[32, 544];
 pub const USERS: Account = &[32, 545];
 
-/// What comes before the owner.
+/// The size of the part before the owner.
 const HEADER: usize = 20;
-/// Everything is in one piece, and there is a list of rules.
+/// The descriptor is in one piece, and contains a list of rules.
 const CONTROL: u16 = 0x8000 | 0x0004;
 
-/// It belongs to the administrators, and these accounts have these rights.
+/// Creates a descriptor: the owner is the administrators' group, and these accounts have these permissions.
 pub fn descriptor(rights: &[(u32, Account)]) -> Vec<u8> {
     let rules: Vec<u8> = rights.iter().flat_map(|(mask, account)| rule(*mask, account)).collect();
     let (owner, group) = (identifier(ADMINISTRATORS), identifier(SYSTEM));
@@ -26,7 +26,7 @@ pub fn descriptor(rights: &[(u32, Account)]) -> Vec<u8> {
     let rules_at = group_at + group.len();
     let mut bytes = vec![1, 0];
     bytes.extend(CONTROL.to_le_bytes());
-    // There is no list of what is audited.
+    // The descriptor has no audit list.
     bytes.extend([HEADER, group_at, 0, rules_at].iter().flat_map(|at| (*at as u32).to_le_bytes()));
     bytes.extend(owner);
     bytes.extend(group);
@@ -37,7 +37,7 @@ pub fn descriptor(rights: &[(u32, Account)]) -> Vec<u8> {
     bytes
 }
 
-/// Allows an account what the mask says.
+/// Allows an account the access in the mask.
 fn rule(mask: u32, account: Account) -> Vec<u8> {
     let account = identifier(account);
     let mut bytes = vec![0, 0];
@@ -57,7 +57,7 @@ fn identifier(account: Account) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The text that Windows writes for a descriptor, from its bytes.
+    /// Converts a descriptor's bytes to the text form of Windows.
     fn text(bytes: &[u8]) -> String {
         let half = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
         let word = |at: usize| half(at) | half(at + 2) << 16;

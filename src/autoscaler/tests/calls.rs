@@ -1,4 +1,4 @@
-//! What each call answers and writes, also when it is repeated, overtaken, or its answer is lost.
+//! The answer and the write of each call, also when the call is repeated or overtaken, or its answer is lost.
 
 use prost::Message;
 use serde_json::json;
@@ -86,7 +86,7 @@ async fn what_is_there() {
     }
 }
 
-/// A page of `docs/` says the same numbers for this machine.
+/// A page of `docs/` shows the same numbers for this machine.
 #[tokio::test]
 async fn the_next_node() {
     let shared = Shared::new(0);
@@ -96,7 +96,7 @@ async fn the_next_node() {
     let seen = node::Node::decode(&bytes[..]).unwrap();
     insta::assert_debug_snapshot!(seen);
 
-    // What RuntimeClasses select.
+    // The labels that RuntimeClasses select.
     shared.with(|w| w.shown["spec"]["template"]["bootstrap"] = json!({"windowsRelease": "2025", "windows": {"hyperVIsolation": true}}));
     let bytes = client.node_group_template_node_info(id()).await.unwrap().into_inner().node_bytes;
     let labels = node::Node::decode(&bytes[..]).unwrap().metadata.unwrap().labels;
@@ -201,7 +201,7 @@ async fn a_node_that_names_the_provider_id_of_another_machine_removes_nothing() 
     assert_eq!(group.node_group.unwrap().id, "", "it is in no group");
     let removed = client.node_group_delete_nodes(NodeGroupDeleteNodesRequest { nodes: vec![impostor], id: POOL.into() }).await;
     assert_eq!((removed.map(drop).map_err(|s| s.code()), shared.with(|w| w.writes)), (Err(Code::NotFound), 0));
-    // An instance without a Node: the autoscaler takes its identity for a name.
+    // An instance without a Node: the autoscaler uses its identity as the name.
     let id = node("m1").provider_id;
     let placeholder = ExternalGrpcNode { name: id.clone(), provider_id: id, ..ExternalGrpcNode::default() };
     client.node_group_delete_nodes(NodeGroupDeleteNodesRequest { nodes: vec![placeholder], id: POOL.into() }).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who gets in, and what happens when certificates change.
+//! Tests of which clients are accepted, and of certificates that change.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::world::{Authority, Running, Shared, served, tls};
 use crate::autoscaler::server::{Bound, CONNECTIONS, Security, ServeError, Settings};
 use crate::autoscaler::wire::RefreshRequest;
 
-/// For one wait.
+/// The longest wait for one condition.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether this client gets an answer of any kind. TLS 1.3 tells a client that it is unwanted only when it reads.
+/// Whether this client gets an answer of any kind. With TLS 1.3, a client learns that it is refused only when it reads.
 async fn gets_in(running: &Running, servers: &Authority, clients: &Authority) -> bool {
     match running.connect(servers, clients).await {
         Ok(mut client) => client.refresh(RefreshRequest {}).await.is_ok(),
@@ -92,7 +92,7 @@ async fn new_certificates_are_used_without_a_restart_and_broken_ones_are_not() {
     assert!(!gets_in(&running, &new, &old).await, "the old authority still gets in");
 }
 
-/// A client that has found a process which does not lead would stay with it.
+/// Otherwise a client of a process that does not lead would stay connected to it.
 #[tokio::test]
 async fn connections_end_after_a_while() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

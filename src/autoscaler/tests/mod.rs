@@ -1,4 +1,4 @@
-//! The service as a client sees it: over TLS, against an API server of one pool that may fail as a test says.
+//! Tests the service with a client: over TLS, against an API server with one pool that fails as the test requires.
 
 mod calls;
 mod certificates;

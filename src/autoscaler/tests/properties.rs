@@ -1,4 +1,4 @@
-//! Whatever is called in whatever order: bounds hold, and a machine goes only if it was named.
+//! Properties of any calls in any order: bounds hold, and a machine is removed only if it was named.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ enum Call {
     Increase(i32),
     Decrease(i32),
     Delete(Vec<usize>),
-    /// Machines are made and removed as the pool says now.
+    /// The pool's controller creates and removes machines.
     Settle,
     /// Another client sets the number.
     Scale(i32),
@@ -53,7 +53,7 @@ fn name(m: &crate::api::machine::WindowsMachine) -> String {
     m.metadata.name.clone().unwrap()
 }
 
-/// What the pool's controller does: the named go, then as many as are missing or too many.
+/// Acts like the pool's controller: removes the named machines, then creates missing machines or removes surplus ones.
 fn settle(group: &mut Group, made: &mut usize) {
     let named = group.pool.named_for_removal();
     group.machines.retain(|m| !named.contains(&name(m)));
@@ -108,7 +108,7 @@ proptest! {
                 }
                 _ => {}
             }
-            // The same call again, before anything else happened, changes nothing.
+            // A call that is repeated at once changes nothing.
             let again = match &call {
                 Call::Increase(delta) if told.is_some() => increase(&group, told, *delta),
                 Call::Decrease(delta) if told.is_some() => decrease(&group, told, *delta),

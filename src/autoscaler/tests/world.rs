@@ -1,4 +1,4 @@
-//! One pool in an API server of a few lines, the caches that show it, and a client that speaks to the service.
+//! One pool in a minimal API server, the caches that show it, and a client of the service.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -25,21 +25,21 @@ use crate::kube_api::cluster::Cluster;
 use crate::telemetry::Metrics;
 
 pub const POOL: &str = "lab/windows";
-/// The name of the autoscaler in its certificate.
+/// The autoscaler's name in its certificate.
 const CLIENT: &str = "cluster-autoscaler";
 
 /// How the API server fails at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It writes, and the answer is lost.
+    /// The API server writes, and the answer is lost.
     AnswerLost,
-    /// It is lost before it is written.
+    /// The request is lost before the write.
     RequestLost,
-    /// Another client writes first, another label.
+    /// Another client writes first, and changes a label.
     Overtaken,
 }
 
-/// What is true, and what the caches show of it.
+/// The stored objects, and the cached version of the pool.
 pub struct World {
     pub pool: Value,
     pub shown: Value,
@@ -53,7 +53,7 @@ pub struct World {
 pub struct Shared(pub Arc<Mutex<World>>);
 
 impl Shared {
-    /// A pool of 0 to 5 with that many machines, all of them Nodes.
+    /// A pool of 0 to 5 machines with that many machines, all of which are Nodes.
     pub fn new(machines: usize) -> Self {
         let pool = json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
@@ -75,12 +75,12 @@ impl Shared {
         self.with(|w| w.pool["spec"]["replicas"].as_i64().unwrap())
     }
 
-    /// Names of the machines that are to be removed, as they are written.
+    /// Returns the names of the machines that are marked for removal, as stored.
     pub fn named(&self) -> String {
         self.with(|w| w.pool["metadata"]["annotations"][REMOVE_ANNOTATION].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The caches catch up.
+    /// Brings the caches up to date.
     pub fn show(&self) {
         self.with(|w| w.shown = w.pool.clone());
     }
@@ -173,7 +173,7 @@ pub fn node(name: &str) -> ExternalGrpcNode {
     ExternalGrpcNode { provider_id, name: name.to_owned(), ..ExternalGrpcNode::default() }
 }
 
-/// An authority, and what it signs.
+/// A certificate authority that signs certificates for tests.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -187,7 +187,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Certificate and key of the service, or of a client of this name.
+    /// Returns the certificate and key of the service, or of a client with this name.
     pub fn sign(&self, purpose: ExtendedKeyUsagePurpose, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
@@ -195,7 +195,7 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The files of a server that takes clients of `clients`.
+    /// Writes the files of a server that accepts clients of `clients`.
     pub fn write(&self, directory: &Path, clients: &Authority) {
         let (certificate, key) = self.sign(ExtendedKeyUsagePurpose::ServerAuth, "service");
         for (name, text) in [("tls.crt", certificate), ("tls.key", key), ("ca.crt", clients.pem())] {
@@ -204,12 +204,12 @@ impl Authority {
     }
 }
 
-/// Takes clients of the one name.
+/// Accepts only clients with the name `CLIENT`.
 pub fn tls(directory: &Path) -> Security {
     Security::Tls { directory: directory.to_owned(), clients: vec![CLIENT.to_owned()] }
 }
 
-/// A running service. Dropped, it ends.
+/// A running service, which ends when this value is dropped.
 pub struct Running {
     pub handle: ServiceHandle,
     pub metrics: Metrics,
@@ -225,7 +225,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Served with certificates of this authority, not open yet.
+    /// Starts a server with a certificate of this authority. The service is not open yet.
     pub async fn start(authority: &Authority) -> Self {
         let directory = tempfile::tempdir().unwrap();
         authority.write(directory.path(), authority);
@@ -237,12 +237,12 @@ impl Running {
         Self { handle, metrics, directory, address, end }
     }
 
-    /// A client with a certificate of `clients` that trusts servers of `servers`.
+    /// Connects a client with a certificate of `clients` that trusts servers of `servers`.
     pub async fn connect(&self, servers: &Authority, clients: &Authority) -> Result<CloudProviderClient<Channel>, tonic::transport::Error> {
         self.connect_as(CLIENT, servers, clients).await
     }
 
-    /// The same in another name.
+    /// Connects like `connect`, with another client name.
     pub async fn connect_as(
         &self,
         name: &str,
@@ -259,7 +259,7 @@ impl Running {
     }
 }
 
-/// A service that leads, and a client of it.
+/// A service that leads, and its client.
 pub async fn served(shared: &Shared) -> (Running, CloudProviderClient<Channel>) {
     let authority = Authority::new();
     let running = Running::start(&authority).await;
@@ -268,7 +268,7 @@ pub async fn served(shared: &Shared) -> (Running, CloudProviderClient<Channel>) 
     (running, client)
 }
 
-/// A new leader with nothing in its memory.
+/// A new leader without any remembered numbers.
 pub fn successor(running: &Running, shared: &Shared) {
     running.handle.close();
     running.handle.open(Arc::new(shared.clone()), Cluster::new(shared.client()));

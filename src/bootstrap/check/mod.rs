@@ -1,4 +1,4 @@
-//! What must not, or should not, be rendered: [`validate`] looks at the facts, [`lint`] at the documents made from them.
+//! Checks for input that must not, or should not, be rendered: [`validate`] checks the facts, [`lint`] the rendered documents.
 
 pub(super) mod lint;
 pub(super) mod validate;

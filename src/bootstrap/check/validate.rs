@@ -1,4 +1,4 @@
-//! What the CRD schema cannot check: facts that come from elsewhere, and values that only Windows refuses.
+//! Checks that the CRD schema cannot express: facts from other objects, and values that only Windows rejects.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -92,7 +92,7 @@ fn versions(facts: &BootstrapFacts) -> Result<(), RenderError> {
     compat::check(&facts.spec, &facts.kubernetes.to_string()).map_err(RenderError::Incompatible)
 }
 
-/// Labels and taints become part of a command line and a manifest, so they must be valid.
+/// Checks labels and taints, which become part of a command line and a manifest.
 fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let part = |text: &str| {
         let end = |c: char| c.is_ascii_alphanumeric();
@@ -121,7 +121,7 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Digests protect the node's administrators from a malicious mirror.
+/// Checks the programs' digests, which protect the node's administrators from a malicious mirror.
 fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let programs = &facts.spec.programs;
     if let Some(address) = &programs.base_url {
@@ -157,7 +157,7 @@ fn web_address(field: String, address: &str) -> Result<(), RenderError> {
     Err(RenderError::invalid(field, address, remedy))
 }
 
-/// A certificate that containerd cannot read would make it ignore the whole list of mirrors.
+/// Checks the registries. A certificate that containerd cannot read would make it ignore the whole list of mirrors.
 fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
     for registry in &facts.spec.containerd.registries {
         for mirror in &registry.mirrors {
@@ -182,7 +182,7 @@ fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Size limit of the users' own fields; the schema cannot express it.
+/// The size limit of the users' own fields; the schema cannot express it.
 const EXTRA_CONFIG: usize = 16 << 10;
 
 fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -211,7 +211,7 @@ fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Which files are rendered depends on the whole spec.
+/// Checks that the users' files do not replace rendered files. Which files are rendered depends on the whole spec.
 pub fn check_files(facts: &BootstrapFacts, plan: &Plan) -> Result<(), RenderError> {
     let own = |item: &&Item| !item.id.starts_with("file-");
     let writes = |item: &Item, path: &str| matches!(&item.kind, Kind::File { path: target, .. } if target.eq_ignore_ascii_case(path));
@@ -247,14 +247,14 @@ fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Whether it is an absolute path of Windows, and Windows keeps each name in it as it is.
+/// Whether the text is an absolute path of Windows in which Windows keeps each name unchanged.
 fn is_path(path: &str) -> bool {
     let part_ok = |part: &str| !part.is_empty() && !part.ends_with(['.', ' ']) && !part.chars().any(|c| c.is_control() || "<>:\"/|?*".contains(c));
     let is_on_drive = path.starts_with(|c: char| c.is_ascii_alphabetic());
     is_on_drive && path.get(1..).and_then(|rest| rest.strip_prefix(":\\")).is_some_and(|rest| rest.split('\\').all(part_ok))
 }
 
-/// What a command is run in and what it is checked by: without one of them it would fail on the node, or be run for nothing.
+/// Checks the directory and the check of each command: if one is invalid, the command would fail on the node, or run needlessly.
 fn steps(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let lists = [("beforeJoin", &facts.spec.steps.before_join), ("afterJoin", &facts.spec.steps.after_join)];
     let numbered = lists.into_iter().flat_map(|(list, steps)| steps.iter().enumerate().map(move |(index, step)| (list, index, step)));

@@ -1,7 +1,7 @@
-//! The archive of the payload: per file a line `<sha256> <length> <path>` and then its bytes, gzipped as a whole.
+//! The archive of the payload: for each file a line `<sha256> <length> <path>` and then its bytes; the whole is gzipped.
 //!
-//! Neither zip nor JSON: PowerShell 5.1 reads this with GZipStream in ten lines, without loading another assembly and without the
-//! length limit of ConvertFrom-Json, and each file carries its digest.
+//! The format is neither zip nor JSON: PowerShell 5.1 reads this with GZipStream in ten lines, without loading another assembly and without
+//! the length limit of ConvertFrom-Json, and each file carries its digest.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use flate2::{Compression, GzBuilder};
 use super::error::ReadError;
 use crate::bootstrap::digest::sha256;
 
-/// Most bytes that a reader unpacks.
+/// The most bytes that a reader unpacks.
 pub const UNPACKED_LIMIT: u64 = 64 << 20;
 /// The magic number of gzip.
 pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -23,10 +23,10 @@ fn path_ok(path: &str) -> bool {
     path.len() <= 200 && path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.chars().all(plain))
 }
 
-/// Takes half the time of the best level for 4 % more bytes, which matters with thousands of machines.
+/// The compression level. It takes half the time of the best level for 4 % more bytes, which matters with thousands of machines.
 const LEVEL: u32 = 4;
 
-/// gzip without time stamp and file name: the same bytes for the same content.
+/// Compresses with gzip, without time stamp and file name: the same content gives the same bytes.
 pub(in crate::bootstrap) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(LEVEL));
     // Writing to memory does not fail; if it did, the digests would not match.
@@ -44,7 +44,7 @@ pub(super) fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
     Ok(out)
 }
 
-/// The archive of these files.
+/// Packs these files into an archive.
 pub(super) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut plain = Vec::new();
     for (path, bytes) in files {
@@ -54,7 +54,7 @@ pub(super) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     gzip(&plain)
 }
 
-/// The files of an archive, after checking their digests.
+/// Returns the files of an archive, after checking their digests.
 pub(super) fn unpack(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, ReadError> {
     let wrong = |text: String| ReadError::Archive(text);
     let plain = gunzip(archive)?;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Instance, user_data};
 
-/// Volume label that cloudbase-init searches for.
+/// The volume label that cloudbase-init searches for.
 pub const LABEL: &str = "config-2";
 pub const META_DATA: &str = "openstack/latest/meta_data.json";
 pub const USER_DATA: &str = "openstack/latest/user_data";

@@ -1,8 +1,8 @@
-//! Why delivered bytes cannot be read.
+//! The reasons why delivered bytes cannot be read.
 
 use thiserror::Error;
 
-/// Why bytes are not our bootstrap data. The input comes from outside and is not trusted.
+/// The reason why bytes are not our bootstrap data. The input comes from outside and is not trusted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
     #[error("user data: {0}")]

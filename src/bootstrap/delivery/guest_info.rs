@@ -9,7 +9,7 @@ use super::Instance;
 
 pub const META_DATA: &str = "guestinfo.metadata";
 pub const USER_DATA: &str = "guestinfo.userdata";
-/// All keys that a machine is given.
+/// All keys that a machine gets.
 pub const KEYS: [&str; 4] = [META_DATA, "guestinfo.metadata.encoding", USER_DATA, "guestinfo.userdata.encoding"];
 
 /// The user data of this channel is already gzipped ([`crate::bootstrap::UserData`]); it only needs base64.

@@ -1,17 +1,17 @@
-//! Writes an ISO 9660 image with Joliet names: only the structures that a config drive needs. The same files give the same bytes.
+//! Writes an ISO 9660 image with Joliet names, with only the structures that a config drive needs. The same files give the same bytes.
 //!
 //! Layout: 16 empty sectors, primary descriptor, Joliet descriptor, terminator, path tables (primary LE, BE, Joliet LE, BE),
 //! directories (primary, Joliet), files. ECMA-119 and the Joliet specification, level 3.
 
 use std::collections::BTreeMap;
 
-/// Bytes in a logical block.
+/// The bytes in a logical block.
 const SECTOR: usize = 2048;
-/// Every time stamp in the image: 1 January 2020, 00:00 UTC.
+/// The time stamp of every entry in the image: 1 January 2020, 00:00 UTC.
 const RECORDED: [u8; 7] = [120, 1, 1, 0, 0, 0, 0];
 const RECORDED_TEXT: &[u8] = b"2020010100000000\0";
 const NEVER_TEXT: &[u8] = b"0000000000000000\0";
-/// Some readers read a little past the end.
+/// The empty sectors at the end. Some readers read a little past the end.
 const TAIL_SECTORS: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,28 +25,28 @@ struct Directory {
     name: String,
     parent: usize,
     directories: Vec<usize>,
-    /// The name, and the index into the list of files.
+    /// The name of each file, and its index in the list of files.
     files: Vec<(String, usize)>,
 }
 
-/// A name in the form of one of the two trees, and its entry.
+/// An entry, and its name in the form of one of the two trees.
 struct Entry {
     name: Vec<u8>,
     directory: bool,
     index: usize,
 }
 
-/// Where the directories of one tree are.
+/// The positions of the directories of one tree.
 struct Tree {
     names: Names,
-    /// First sector of the little endian and the big endian path table.
+    /// The first sectors of the little endian and the big endian path table.
     tables: [u32; 2],
     table_size: usize,
-    /// First sector and bytes of each directory.
+    /// The first sector and the length in bytes of each directory.
     extents: Vec<(u32, usize)>,
 }
 
-/// An image with that volume label (at most 16 characters) and these files; paths with `/`, parts of at most 60 characters.
+/// Returns an image with that volume label (at most 16 characters) and these files; paths with `/`, parts of at most 60 characters.
 pub(in crate::bootstrap) fn image(label: &str, files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let directories = directories(files);
     let mut next = 19;
@@ -99,7 +99,7 @@ fn even(length: usize) -> usize {
     length + length % 2
 }
 
-/// Copies into `out`; what does not fit is dropped.
+/// Copies bytes into `out`; bytes beyond its end are dropped.
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(target) = out.get_mut(at..at + bytes.len()) {
         target.copy_from_slice(bytes);
@@ -124,7 +124,7 @@ fn ucs2(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
-/// The tree of directories; the root comes first.
+/// Returns the tree of directories; the root comes first.
 fn directories(files: &BTreeMap<String, Vec<u8>>) -> Vec<Directory> {
     let mut all = vec![Directory::default()];
     for (number, path) in files.keys().enumerate() {
@@ -152,7 +152,7 @@ fn directories(files: &BTreeMap<String, Vec<u8>>) -> Vec<Directory> {
     all
 }
 
-/// Parents before children, level by level, sorted: the order that path tables need.
+/// Returns parents before children, level by level, sorted: the order that path tables need.
 fn level_order(all: &[Directory]) -> Vec<usize> {
     let mut order = vec![0];
     let mut at = 0;
@@ -165,7 +165,7 @@ fn level_order(all: &[Directory]) -> Vec<usize> {
     order
 }
 
-/// A name of at most eight characters, and three after the dot for files; `number` keeps shortened names apart.
+/// Returns a name of at most eight characters, and three after the dot for files; `number` keeps shortened names apart.
 fn primary_name(name: &str, file: bool, number: usize) -> Vec<u8> {
     let upper: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     let (stem, extension) = match name.rsplit_once('.') {
@@ -188,7 +188,7 @@ fn encoded(names: Names, name: &str, file: bool, number: usize) -> Vec<u8> {
     }
 }
 
-/// The name in the path table; the root's is one zero byte.
+/// Returns the name in the path table; the root's is one zero byte.
 fn directory_name(all: &[Directory], index: usize, names: Names) -> Vec<u8> {
     match all.get(index) {
         Some(directory) if index != 0 => encoded(names, &directory.name, false, index),
@@ -209,7 +209,7 @@ fn record_length(name: usize) -> usize {
     33 + name + (name + 1) % 2
 }
 
-/// Where the next record starts: records do not cross a sector's end.
+/// Returns the start of the next record: records do not cross a sector's end.
 fn record_start(at: usize, length: usize) -> usize {
     if at % SECTOR + length > SECTOR { at.next_multiple_of(SECTOR) } else { at }
 }
@@ -276,7 +276,7 @@ fn path_table(all: &[Directory], order: &[usize], tree: &Tree, big_endian: bool)
     out
 }
 
-/// A volume descriptor; unused texts are blank.
+/// Returns a volume descriptor; unused texts are blank.
 fn descriptor(label: &str, tree: &Tree, total: u32) -> Vec<u8> {
     let joliet = tree.names == Names::Joliet;
     let mut out = vec![0u8; SECTOR];

@@ -23,22 +23,22 @@ use crate::vm::Seed;
 /// The data of one machine.
 pub struct Instance<'a> {
     pub vm: VmUuid,
-    /// Windows gets this name before the user data runs.
+    /// The name that Windows gets before the user data runs.
     pub host_name: Option<&'a HostName>,
-    /// The value of the bootstrap Secret.
+    /// The user data in the bootstrap Secret.
     pub user_data: &'a [u8],
     /// The answer file for Windows Setup; only used in the channel `Unattend`.
     pub answer: &'a [u8],
 }
 
 impl Instance<'_> {
-    /// Unique to the machine and its data. cloudbase-init records what it has done under this id: it does nothing twice for one id, and
-    /// without an id it repeats everything at every start.
+    /// Returns an id that is unique to the machine and its data. cloudbase-init records its finished work under this id: it never repeats work
+    /// for the same id, and without an id it repeats everything at every start.
     pub fn id(&self) -> Uuid {
         Uuid::new_v5(&self.vm.0, self.user_data)
     }
 
-    /// cloudbase-init reads the host name only from `local-hostname` (cloudbase-init#155).
+    /// Returns the metadata. cloudbase-init reads the host name only from `local-hostname` (cloudbase-init#155).
     fn meta_data(&self) -> Value {
         let mut meta = json!({ "instance-id": self.id() });
         if let (Some(name), Some(fields)) = (self.host_name, meta.as_object_mut()) {
@@ -48,7 +48,7 @@ impl Instance<'_> {
     }
 }
 
-/// The seed of a machine. The same instance and channel give the same bytes.
+/// Builds the seed of a machine. The same instance and channel give the same bytes.
 pub fn build(channel: Channel, instance: &Instance) -> Seed {
     match channel {
         Channel::ConfigDrive => drive(config_drive::LABEL, config_drive::files(instance)),
@@ -62,12 +62,12 @@ fn drive(label: &'static str, files: BTreeMap<String, Vec<u8>>) -> Seed {
     Seed::Drive { label, files }
 }
 
-/// A seed as a hypervisor attaches it, and as its guest finds it.
+/// A seed in the form that a hypervisor attaches and its guest reads.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SeedImage {
-    /// ISO 9660 with Joliet.
+    /// An ISO 9660 image with Joliet names.
     Drive(Vec<u8>),
-    /// VMware's extra configuration.
+    /// The keys and values of VMware's extra configuration.
     GuestInfo(BTreeMap<String, String>),
 }
 

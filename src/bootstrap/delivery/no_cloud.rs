@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Instance, user_data};
 
-/// Volume label that cloudbase-init searches for.
+/// The volume label that cloudbase-init searches for.
 pub const LABEL: &str = "cidata";
 pub const META_DATA: &str = "meta-data";
 pub const USER_DATA: &str = "user-data";

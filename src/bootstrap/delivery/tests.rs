@@ -1,4 +1,4 @@
-//! What each channel carries, and that other programs can read it. The story `ways_in` uses cloudbase-init's own code.
+//! Tests of the data that each channel carries, also with other programs as readers. The story `ways_in` uses cloudbase-init's own code.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::bootstrap::sample::{TOKEN_SECRET, facts};
 use crate::bootstrap::{Bootstrap, BootstrapFacts, RenderError, render};
 use crate::judges;
 
-/// Facts, and what the bootstrap Secret holds.
+/// The facts of a machine, and the data in its bootstrap Secret.
 struct Machine {
     facts: BootstrapFacts,
     made: Bootstrap,
@@ -40,14 +40,14 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
         assert_eq!(delivered.instance_id, instance.id().to_string());
         assert_eq!(delivered.host_name.as_deref(), Some("win-7k2fq"));
         assert_eq!(delivered.payload.plan.machine.name, machine.facts.machine_name);
-        // Another infrastructure provider decides the name.
+        // Without a host name in the facts, another infrastructure provider decides the name.
         let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
         let nameless = Instance { host_name: None, ..nameless.instance() };
         assert_eq!(Delivered::of(&SeedImage::from(&build(channel, &nameless))).unwrap().host_name, None);
     }
 }
 
-/// With script block logging Windows keeps the text of every script, and files it does not.
+/// With script block logging, Windows keeps the text of every script, but not of files.
 #[test]
 fn scripts_on_drives_hold_no_secret() {
     for channel in [Channel::ConfigDrive, Channel::NoCloud, Channel::Unattend] {
@@ -67,7 +67,7 @@ fn scripts_on_drives_hold_no_secret() {
     }
 }
 
-/// Bootstrap Secrets of other providers, and our own gzipped data, are handed on as they are.
+/// Bootstrap Secrets of other providers, and our own gzipped data, are passed on unchanged.
 #[test]
 fn other_user_data_stays_as_it_is() {
     let gzipped = machine(Channel::GuestInfo).made.user_data.into_bytes();
@@ -114,7 +114,7 @@ fn a_seed_that_no_program_would_read_is_refused() {
     }
 }
 
-/// Compares with isoinfo, bsdtar and xorriso, where they are installed.
+/// Compares the drives with the output of isoinfo, bsdtar and xorriso, where they are installed.
 #[test]
 fn other_programs_read_the_drives() {
     let directory = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn damaged_user_data_is_refused() {
     }
 }
 
-/// Text that does not compress well.
+/// Returns text that does not compress well.
 fn noise(length: usize) -> String {
     let mut state = 7u64;
     let mut next = || {
@@ -178,8 +178,8 @@ fn noise(length: usize) -> String {
 
 #[test]
 fn what_is_too_large_is_refused_with_its_exact_size() {
-    // The range of noise in which the limit lies, and how close the search gets: large data takes long. The lower end is what a user's own
-    // files may have beside the plan: it does not shrink unseen.
+    // The range of noise in which the limit lies, and the precision of the search: large data takes long. The lower end is the room that the
+    // plan leaves for a user's own files, so the test fails if it shrinks.
     for (channel, range, close, name) in [
         (Channel::ConfigDrive, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
         (Channel::NoCloud, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),

@@ -1,4 +1,4 @@
-//! The answer file for Windows Setup: it answers the questions of a machine's first start and runs the command that hands over to
+//! The answer file for Windows Setup: it answers the questions of a machine's first start and runs the command that starts
 //! [`FIRST_BOOT`]. Settings, passes and limits: the Unattended Windows Setup Reference,
 //! <https://learn.microsoft.com/windows-hardware/customize/desktop/unattend/>.
 
@@ -14,11 +14,11 @@ use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 
-/// Waits for the end of Setup, finds the drive and runs its script. Images that are not sysprepped contain it already.
+/// The script that waits for the end of Setup, finds the drive and runs its script. Images that are not sysprepped contain it already.
 pub const FIRST_BOOT: &str = include_str!("../runner/capw-firstboot.ps1");
 pub const FIRST_BOOT_NAME: &str = "capw-firstboot.ps1";
 
-/// `unattend.xml`. It contains a password: never shown.
+/// The bytes of `unattend.xml`. They contain a password, so they are never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnswerFile(Vec<u8>);
 
@@ -34,7 +34,7 @@ impl fmt::Debug for AnswerFile {
     }
 }
 
-/// The answer file, in the channel `Unattend`. Fails if a value of a Secret is missing or invalid.
+/// Returns the answer file, in the channel `Unattend`. Fails if a value of a Secret is missing or invalid.
 pub(in crate::bootstrap) fn answer(facts: &BootstrapFacts) -> Result<Option<AnswerFile>, RenderError> {
     if facts.spec.channel != Channel::Unattend {
         return Ok(None);
@@ -55,7 +55,7 @@ pub(in crate::bootstrap) fn answer(facts: &BootstrapFacts) -> Result<Option<Answ
     if let Some(key) = key {
         specialize = specialize.with(Element::text("ProductKey", key));
     }
-    // Set before the bootstrap checks the clock.
+    // The time zone must be set before the bootstrap checks the clock.
     specialize = specialize.with(Element::text("TimeZone", &unattend.time_zone));
     let activation = Element::component("Microsoft-Windows-Security-SPP-UX")
         .with(Element::text("SkipAutoActivation", if key.is_some() { "false" } else { "true" }));
@@ -73,7 +73,7 @@ fn options(disable_administrator: bool) -> &'static str {
     if disable_administrator { "-Install -DisableAdministrator" } else { "-Install" }
 }
 
-/// A password that is not stored anywhere and cannot be computed without the join token. Its end satisfies complexity rules.
+/// Returns a password that is not stored anywhere and cannot be computed without the join token. Its end satisfies complexity rules.
 fn random(facts: &BootstrapFacts) -> String {
     let digest = sha256(format!("capw administrator {} {}", facts.machine_uid, facts.token.expose_secret()).as_bytes());
     format!("{}Aa1!", digest.get(..32).unwrap_or(&digest))

@@ -1,4 +1,4 @@
-//! User data: a small loader with the payload inside, which cloudbase-init runs with PowerShell. On drives the payload is a file beside the
+//! User data: a small loader that contains the payload, which cloudbase-init runs with PowerShell. On drives the payload is a file beside the
 //! loader ([`split`]): with script block logging Windows keeps the text of every script in its event log, and the payload holds secrets.
 
 use std::collections::BTreeMap;
@@ -13,24 +13,24 @@ use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::{DataSize, RenderError};
 use crate::bootstrap::runner::LOADER;
 
-/// cloudbase-init runs data that starts with exactly these bytes with 64-bit PowerShell.
+/// The first line of user data. cloudbase-init runs data that starts with exactly these bytes with 64-bit PowerShell.
 pub const FIRST_LINE: &str = "#ps1_sysnative";
-/// Around the archive in the loader: a here-string, which PowerShell takes literally.
+/// The text before the archive in the loader: the start of a here-string, which PowerShell takes literally.
 pub(super) const ARCHIVE_START: &str = "\n$archive = @'\n";
 pub(super) const ARCHIVE_END: &str = "\n'@\n";
-/// In the loader of a drive: the digest of the archive beside it.
+/// The text before the digest of the archive, in the loader of a drive, which has the archive beside it.
 pub(super) const DIGEST_START: &str = "\n$archiveDigest = '";
 /// The file on a drive that holds the archive.
 pub const ARCHIVE_FILE: &str = "payload.gz";
-/// Base64 characters per line.
+/// The base64 characters per line.
 const LINE: usize = 120;
-/// All values of a Secret may take 1 MiB; the rest is for the small values beside the data.
+/// The size limit of a Secret. All its values may take 1 MiB; the rest is for the small values beside the data.
 const SECRET_LIMIT: usize = (1 << 20) - 16 * 1024;
 /// VMware's `GUESTMSG_MAX_IN_SIZE` for one value.
 const GUESTINFO_LIMIT: usize = 64 << 10;
 
-/// The value of the bootstrap Secret: the script, gzipped for channels with little space, which cloudbase-init detects. It contains the
-/// join token: never shown.
+/// The value of the bootstrap Secret: the script. For channels with little space it is gzipped, which cloudbase-init detects. It contains
+/// the join token, so it is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserData(Vec<u8>);
 
@@ -42,7 +42,7 @@ impl UserData {
         self.0
     }
 
-    /// How much of the channel the data takes.
+    /// Returns how much of the channel the data takes.
     pub fn size(&self, channel: Channel) -> DataSize {
         let bytes = self.0.len();
         match channel {
@@ -61,7 +61,7 @@ impl fmt::Debug for UserData {
     }
 }
 
-/// The archive in user data, if it is ours and not gzipped as a whole.
+/// Returns the archive in user data, if the user data is ours and not gzipped as a whole.
 pub(super) fn archive_of(user_data: &[u8]) -> Option<Vec<u8>> {
     let (_, rest) = std::str::from_utf8(user_data).ok()?.split_once(ARCHIVE_START)?;
     let (encoded, _) = rest.split_once(ARCHIVE_END)?;
@@ -69,14 +69,14 @@ pub(super) fn archive_of(user_data: &[u8]) -> Option<Vec<u8>> {
     STANDARD.decode(packed).ok()
 }
 
-/// The loader and the archive of user data, for drives. `None`: the user data is not ours and stays as it is.
+/// Returns the loader and the archive of user data, for drives. `None`: the user data is not ours and stays unchanged.
 pub(super) fn split(user_data: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let archive = archive_of(user_data)?;
     let digest = format!("{DIGEST_START}{}'\n", sha256(&archive));
     Some((LOADER.replacen(&format!("{DIGEST_START}'\n"), &digest, 1).into_bytes(), archive))
 }
 
-/// The user data of a drive under its name, and the archive if that is another file.
+/// Returns the files of a drive: the user data under its name, and the archive if it is a file of its own.
 pub(super) fn files(name: &str, user_data: &[u8]) -> BTreeMap<String, Vec<u8>> {
     match split(user_data) {
         Some((loader, archive)) => BTreeMap::from([(name.to_owned(), loader), (ARCHIVE_FILE.to_owned(), archive)]),
@@ -84,7 +84,7 @@ pub(super) fn files(name: &str, user_data: &[u8]) -> BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// The loader with the payload, checked against the limit of the channel.
+/// Returns the loader with the payload, checked against the limit of the channel.
 pub(in crate::bootstrap) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
     let encoded = STANDARD.encode(archive::pack(files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();

@@ -1,5 +1,5 @@
-//! The drive for Windows Setup and our own first-boot script, for images without cloudbase-init. All files are at the top: Setup looks
-//! nowhere else, and a KubeVirt volume of kind `sysprep` has no directories.
+//! The drive for Windows Setup and our own first-boot script, for images without cloudbase-init. All files are at the top: Setup searches
+//! only there, and a KubeVirt volume of kind `sysprep` has no directories.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use super::{Instance, user_data};
 
 /// The volume label by which our first-boot script finds the drive; KubeVirt gives it to its `sysprep` volumes.
 pub const LABEL: &str = "unattendCD";
-/// The only name that Setup looks for in the passes after windowsPE.
+/// The only name that Setup searches for in the passes after windowsPE.
 pub const ANSWER: &str = "unattend.xml";
-/// The loader runs as it is: its first line is a comment in PowerShell.
+/// The loader's file. It runs unchanged: its first line is a comment in PowerShell.
 pub const USER_DATA: &str = "capw.ps1";
-/// The same file as on a NoCloud drive.
+/// The metadata, the same file as on a NoCloud drive.
 pub const META_DATA: &str = "meta-data";
 
 pub(super) fn files(instance: &Instance) -> BTreeMap<String, Vec<u8>> {

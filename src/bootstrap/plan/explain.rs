@@ -1,9 +1,9 @@
-//! The plan as text for people: per item what is done, why, its time limit, and what happens on failure.
+//! The plan as text for people: for each item the action, the reason, the time limit, and the effect of a failure.
 
 use super::script::Script;
 use super::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Start, Variables};
 
-/// Text with one paragraph per item, lines of any length.
+/// Returns text with one paragraph per item and lines of any length.
 pub fn explain(plan: &Plan) -> String {
     let mut text = format!(
         "Plan for machine {} (generation {}): {} steps, at most {} minutes and {} restarts.\nEach step tests first and acts only if the test fails; after a kill or restart the plan continues with the first step that does not hold.\n",
@@ -60,7 +60,7 @@ fn shown(check: &Check) -> String {
     }
 }
 
-/// One sentence. Secrets appear by path only: the plan does not contain them.
+/// Returns one sentence about an item. Secrets appear by path only: the plan does not contain them.
 fn what(kind: &Kind) -> String {
     match kind {
         Kind::Directory { paths, access: who } => format!("Create directories {}: {}", access(*who), paths.join(", ")),

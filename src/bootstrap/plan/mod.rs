@@ -1,4 +1,4 @@
-//! The node plan: an ordered list of items that a small interpreter makes true (docs/design/node-plan.md). Only its types;
+//! The node plan: an ordered list of items that a small interpreter makes true (docs/design/node-plan.md). This module has only its types;
 //! `stages/` decides which items a machine gets.
 
 mod explain;
@@ -11,22 +11,22 @@ pub use self::script::Script;
 use crate::vm::FailureCode;
 pub use crate::vm::{REPORT_PLAN, state};
 
-/// Version of the plan format; a runner refuses a newer one.
+/// The version of the plan format; a runner rejects a newer one.
 pub const PLAN_VERSION: u32 = 1;
 
-/// `node.json`.
+/// The content of `node.json`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     pub plan_version: u32,
     pub machine: PlanMachine,
-    /// Kubernetes version of the node, e.g. `v1.36.3`: that of the programs in its image.
+    /// The Kubernetes version of the node, e.g. `v1.36.3`: the version of the programs in its image.
     #[serde(default)]
     pub kubernetes: String,
     pub limits: Limits,
-    /// Where the guest reports: `serial:COM1`, `file`.
+    /// The outputs for the guest's reports: `serial:COM1`, `file`.
     pub report: Vec<String>,
-    /// Regular expressions of what must never be logged: the form of the join token.
+    /// Regular expressions of texts that must never be logged: the form of the join token.
     pub redact: Vec<String>,
     pub items: Vec<Item>,
 }
@@ -42,9 +42,9 @@ pub struct PlanMachine {
 /// Limits of the whole plan.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Limits {
-    /// Restarts of the machine that the plan may ask for.
+    /// The restarts of the machine that the plan may request.
     pub reboots: u32,
-    /// Minutes since the first start, after which no item is started.
+    /// The minutes since the first start, after which no item is started.
     pub minutes: u32,
 }
 
@@ -56,19 +56,19 @@ pub struct Item {
     pub id: String,
     #[serde(flatten)]
     pub kind: Kind,
-    /// Why the plan failed, if this item did.
+    /// The failure code of the plan if this item fails.
     pub code: FailureCode,
-    /// Time limit of one attempt, in seconds.
+    /// The time limit of one attempt, in seconds.
     pub seconds: u32,
-    /// Attempts before the item counts as failed.
+    /// The attempts before the item counts as failed.
     pub attempts: u32,
-    /// The item is skipped if this holds, e.g. for a secret that was used and removed.
+    /// The item is skipped if this check holds, e.g. for a secret that was used and removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unless: Option<Check>,
-    /// A failure is reported as a warning, and the plan continues.
+    /// Whether a failure is only reported as a warning, and the plan continues.
     #[serde(default, skip_serializing_if = "is_false")]
     pub optional: bool,
-    /// For `--explain`; not sent to the node.
+    /// The reason for the item, for `--explain`; not sent to the node.
     #[serde(skip)]
     pub why: Why,
 }
@@ -78,16 +78,16 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Why an item is there, for `--explain`.
+/// The reason for an item, for `--explain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Why {
     pub reason: &'static str,
     pub link: &'static str,
-    /// What to do if the item fails.
+    /// The remedy if the item fails.
     pub remedy: &'static str,
 }
 
-/// What an item makes true.
+/// The state that an item makes true.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Kind {
@@ -100,7 +100,7 @@ pub enum Kind {
         url: String,
         path: String,
         digest: String,
-        /// The proxy for the download. None: no proxy, whatever the machine's variables say.
+        /// The proxy for the download. None: no proxy, regardless of the machine's variables.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proxy: Option<ProxyAddress>,
     },
@@ -112,7 +112,7 @@ pub enum Kind {
         key: String,
         name: String,
         data: RegistryData,
-        /// Windows reads the value when it starts: a change requests a restart.
+        /// Whether a change requests a restart, because Windows reads the value when it starts.
         #[serde(default, skip_serializing_if = "is_false")]
         restart: bool,
     },
@@ -128,10 +128,10 @@ pub enum Kind {
         direction: Direction,
         action: Action,
         protocol: Protocol,
-        /// `10250` or `30000-32767`: local ports of an inbound rule, remote ports of an outbound one. None: all.
+        /// The ports, as `10250` or `30000-32767`: local ports of an inbound rule, remote ports of an outbound one. None: all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ports: Vec<String>,
-        /// Addresses or networks at the other end. None: all.
+        /// The addresses or networks at the other end. None: all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         remote: Vec<String>,
     },
@@ -142,11 +142,11 @@ pub enum Kind {
         start: Start,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         depends_on: Vec<String>,
-        /// Seconds without a failure after which the failure count is reset.
+        /// The seconds without a failure after which the failure count is reset.
         reset_seconds: u32,
-        /// Milliseconds before each restart; the last value repeats.
+        /// The milliseconds before each restart; the last value repeats.
         restart_delays: Vec<u32>,
-        /// Ends the command line on a machine with several networks.
+        /// A flag at the end of the command line, on a machine with several networks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<AddressFlag>,
     },
@@ -160,14 +160,14 @@ pub enum Kind {
     Task {
         name: String,
         argv: Vec<String>,
-        /// Minutes from one run to the next. None: at every start.
+        /// The minutes from one run to the next. None: at every start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         every_minutes: Option<u32>,
     },
     /// The check holds; if not, the program is run in that directory. Without a check the program is run once.
     Command {
         argv: Vec<String>,
-        /// Follows the arguments on the command line as it is.
+        /// Text that follows the arguments on the command line unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<String>,
         directory: String,
@@ -175,15 +175,15 @@ pub enum Kind {
         check: Option<Check>,
         #[serde(default, skip_serializing_if = "ExitCodes::is_usual")]
         exit_codes: ExitCodes,
-        /// Run before another attempt.
+        /// The command that is run before another attempt.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         undo: Vec<String>,
     },
-    /// What a built-in script of the runner tests.
+    /// The state that a built-in script of the runner tests.
     Script(Script),
     /// The check holds within `seconds`.
     Wait { check: Check },
-    /// The machine has restarted, if an item or Windows asked for it.
+    /// The machine has restarted, if an item or Windows requested it.
     Reboot { when: When },
     /// None of the paths and tasks exists.
     Absent {
@@ -196,25 +196,25 @@ pub enum Kind {
 /// A flag whose value only the machine knows: its own address.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub struct AddressFlag {
-    /// Up to the value, e.g. `--node-ip=`.
+    /// The flag up to its value, e.g. `--node-ip=`.
     pub flag: String,
-    /// The address is that from which the machine reaches this `host:port`.
+    /// The `host:port` that selects the address: the flag gets the address from which the machine reaches it.
     pub to: String,
 }
 
-/// Who has access.
+/// The access rights to a file or directory.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
     /// Only SYSTEM and Administrators; nothing is inherited.
     Admins,
-    /// The same, and Users may read and execute.
+    /// The access of `Admins`, and Users may read and execute.
     Readable,
-    /// Of directories: `Readable`, and in the directories below it, not in itself, Users may make files and directories, which
-    /// are theirs. That is what Windows gives below `C:\`; containers that run as ordinary users write volumes with it
+    /// For directories: the access of `Readable`; and in the directories below, but not in the directory itself, Users may create files and
+    /// directories, which they own. Windows gives the same access below `C:\`; containers that run as ordinary users need it to write volumes
     /// (<https://github.com/kubernetes/kubernetes/issues/75049>, <https://stigaview.com/products/winserv2022/v1r5/WN22-00-000140>).
     Shared,
-    /// Inherited from the parent directory.
+    /// The access is inherited from the parent directory.
     Inherited,
 }
 
@@ -223,13 +223,13 @@ pub enum Access {
 #[serde(rename_all = "camelCase")]
 pub enum RegistryData {
     String(String),
-    /// Contains variables, e.g. `%SystemRoot%`.
+    /// A text that contains variables, e.g. `%SystemRoot%`.
     ExpandString(String),
     Dword(u32),
     MultiString(Vec<String>),
 }
 
-/// `NAME=value`, in order.
+/// The variables `NAME=value`, in order.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Variables {
@@ -247,7 +247,7 @@ pub enum Variables {
 #[serde(rename_all = "camelCase")]
 pub enum ProxyAddress {
     Plain(String),
-    /// With user and password: a file in the payload, and its digest.
+    /// The address with user and password: a file in the payload, and its digest.
     Secret {
         source: String,
         sha256: String,
@@ -258,9 +258,9 @@ pub enum ProxyAddress {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExitCodes {
-    /// Success.
+    /// The codes that mean success.
     pub success: Vec<i32>,
-    /// Success, and Windows must be restarted.
+    /// The codes that mean success and require a restart of Windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<i32>,
 }
@@ -303,11 +303,11 @@ pub enum Action {
 pub enum Protocol {
     Tcp,
     Udp,
-    /// Only in firewall rules without ports.
+    /// Any protocol. Only in firewall rules without ports.
     Any,
 }
 
-/// How the service manager starts a service.
+/// The way in which the service manager starts a service.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Start {
@@ -318,7 +318,7 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum When {
-    /// Only if Windows or an earlier item says that a restart is pending.
+    /// The machine restarts only if Windows or an earlier item reports that a restart is pending.
     Pending,
 }
 
@@ -330,7 +330,7 @@ pub enum Check {
     File(String),
     /// The named pipe exists; without `\\.\pipe\`.
     Pipe(String),
-    /// A GET answers with 200.
+    /// A GET request returns 200.
     Url(String),
     /// The registry value is this text or number, ignoring case; several texts are joined by spaces.
     Registry {
@@ -338,26 +338,26 @@ pub enum Check {
         name: String,
         equals: String,
     },
-    /// The registry value exists, whatever it is.
+    /// The registry value exists, with any content.
     RegistryValue {
         key: String,
         name: String,
     },
     /// The registry key exists.
     RegistryKey(String),
-    /// Something listens on this TCP port of the machine.
+    /// A program listens on this TCP port of the machine.
     Port(u16),
     /// The service runs.
     Service(String),
     /// The program exits with 0 within a minute. It must have no side effects.
     Succeeds(Vec<String>),
     Not(Box<Check>),
-    /// All of them hold.
+    /// All of the checks hold.
     All(Vec<Check>),
 }
 
 impl Plan {
-    /// `node.json`: pretty, ASCII only, because Windows PowerShell 5.1 reads files without byte order mark as ANSI.
+    /// Returns `node.json`: pretty, ASCII only, because Windows PowerShell 5.1 reads files without byte order mark as ANSI.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         let text = serde_json::to_string_pretty(self)?;
         let mut out = String::with_capacity(text.len() + 1);
@@ -375,7 +375,7 @@ impl Plan {
         Ok(out)
     }
 
-    /// The payload file that the plan writes to `path`. Windows ignores case.
+    /// Returns the payload file that the plan writes to `path`. Windows ignores case.
     pub fn source_of(&self, path: &str) -> Option<&str> {
         self.items.iter().find_map(|item| match &item.kind {
             Kind::File { path: target, source, .. } if target.eq_ignore_ascii_case(path) => Some(source.as_str()),

@@ -8,7 +8,7 @@ use super::Protocol;
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(tag = "script", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Script {
-    /// This is Windows Server of exactly that build.
+    /// Windows Server has exactly that build.
     Identity { build: u32 },
     /// The drive has this many GiB free; to achieve it, its partition is extended into unallocated space.
     FreeSpace { drive: char, gibibytes: u32 },
@@ -18,13 +18,13 @@ pub enum Script {
     WinHttpProxy { server: String, bypass: String },
     /// The hypervisor of Windows starts with it.
     Hypervisor,
-    /// Microsoft Defender does not scan these. Holds where there is no Defender.
+    /// Microsoft Defender does not scan these paths and processes. Also holds where Defender is missing.
     DefenderExclusions { paths: Vec<String>, processes: Vec<String> },
     /// The firewall is on for every profile.
     FirewallOn,
-    /// Ports for outgoing connections come from this range.
+    /// The ports for outgoing connections come from this range.
     DynamicPorts { protocol: Protocol, start: u16, count: u16 },
-    /// Windows reserves these ports: only programs that ask for them by number get them.
+    /// Windows reserves these ports: only programs that request them by number get them.
     ReservedPorts { protocol: Protocol, start: u16, count: u16 },
     /// The machine has joined that domain with the output of `djoin /provision`.
     DomainJoin { domain: String, blob: String },

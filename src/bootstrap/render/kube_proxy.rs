@@ -1,4 +1,4 @@
-//! The configuration of kube-proxy where it runs as a Windows service.
+//! The configuration of kube-proxy when it runs as a Windows service.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ struct Winkernel {
     forward_health_check_vip: bool,
 }
 
-/// The document for `--config`.
+/// Returns the document for `--config`.
 pub(super) fn configuration(facts: &BootstrapFacts, spec: &KubeProxy) -> KubeProxyConfiguration {
     let gate = spec.direct_server_return && facts.kubernetes.minor < DSR_WITHOUT_GATE;
     KubeProxyConfiguration {
@@ -58,12 +58,12 @@ pub(super) fn configuration(facts: &BootstrapFacts, spec: &KubeProxy) -> KubePro
     }
 }
 
-/// `kube-proxy.yaml`.
+/// Returns `kube-proxy.yaml`.
 pub(in crate::bootstrap) fn text(configuration: &KubeProxyConfiguration) -> Result<String, RenderError> {
     yaml::document("kube-proxy's configuration", configuration)
 }
 
-/// Command line of the service. The flag is needed: kube-proxy checks it before it reads `windowsRunAsService` from the file.
+/// Returns the command line of the service. It needs the flag: kube-proxy checks it before it reads `windowsRunAsService` from the file.
 pub(in crate::bootstrap) fn command_line(facts: &BootstrapFacts) -> String {
     let mut words = kubelet::log_runner(facts, &format!(r"{}\kube-proxy.log", paths::KUBE_PROXY_LOG));
     words.extend([paths::KUBE_PROXY.to_owned(), "--windows-service".into(), format!("--config={}", paths::KUBE_PROXY_CONFIG), "--v=2".into()]);

@@ -55,7 +55,7 @@ struct Patches {
     directory: &'static str,
 }
 
-/// All limits that a join has. Longer than kubeadm's defaults where the first start on Windows is slow.
+/// The limits of a join. They are longer than kubeadm's defaults where the first start on Windows is slow.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Timeouts {
@@ -70,18 +70,18 @@ const DISCOVERY: u32 = 300;
 const KUBELET_HEALTH_CHECK: u32 = 480;
 const KUBERNETES_API_CALL: u32 = 60;
 const TLS_BOOTSTRAP: u32 = 600;
-/// More calls than a join makes that wait for the API server: two ConfigMaps, the Node before and after, and its annotation.
+/// An upper bound for the calls of a join that wait for the API server: two ConfigMaps, the Node before and after, and its annotation.
 const API_CALLS: u32 = 5;
 
-/// The longest that kubeadm waits before it gives up.
+/// The longest time that kubeadm waits before it gives up.
 pub(in crate::bootstrap) const LONGEST_SECONDS: u32 = DISCOVERY + KUBELET_HEALTH_CHECK + TLS_BOOTSTRAP + API_CALLS * KUBERNETES_API_CALL;
 
-/// `kubeadm-join.yaml`.
+/// Returns `kubeadm-join.yaml`.
 pub(in crate::bootstrap) fn text(configuration: &JoinConfiguration<'_>) -> Result<String, RenderError> {
     yaml::document("kubeadm's configuration", configuration)
 }
 
-/// The document for `kubeadm join --config`.
+/// Returns the document for `kubeadm join --config`.
 pub(super) fn configuration<'a>(facts: &'a BootstrapFacts, flags: &[(String, String)]) -> JoinConfiguration<'a> {
     JoinConfiguration {
         api_version: "kubeadm.k8s.io/v1beta4",
@@ -109,7 +109,7 @@ pub(super) fn configuration<'a>(facts: &'a BootstrapFacts, flags: &[(String, Str
     }
 }
 
-/// As Go writes it.
+/// Returns a duration as Go writes it.
 fn minutes(seconds: u32) -> String {
     format!("{}m{}s", seconds / 60, seconds % 60)
 }

@@ -1,4 +1,4 @@
-//! The configuration of the node's programs: one file per program.
+//! The configuration of the node's programs, in one file per program.
 
 pub(super) mod containerd;
 pub(super) mod kube_proxy;
@@ -17,16 +17,16 @@ use self::reserves::Reserves;
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
 
-/// The documents of one node, each made once: the rules of [`super::check::lint`] read what [`super::stages`] writes to the node.
+/// The documents of one node, each rendered once: the rules of [`super::check::lint`] read the same documents that [`super::stages`] uses.
 pub(super) struct Documents<'a> {
     pub reserves: Reserves,
     pub kubelet: KubeletConfiguration,
-    /// Name and value of each flag that kubeadm does not decide; the users' own come last.
+    /// The name and value of each flag that kubeadm does not decide; the users' own flags come last.
     pub kubelet_flags: Vec<(String, String)>,
     pub join: JoinConfiguration<'a>,
     pub sandbox_image: String,
     pub containerd: toml::Table,
-    /// Only where the node runs kube-proxy as a service.
+    /// The configuration of kube-proxy, if the node runs it as a service.
     pub kube_proxy: Option<KubeProxyConfiguration>,
 }
 

@@ -1,5 +1,5 @@
-//! What is reserved for Windows and for the node's own programs (docs/reserves.md). Memory on Windows is commit: without reserves a
-//! full node pages instead of evicting. Every amount is shown with its arithmetic, and users can override each.
+//! The reserves for Windows and for the node's own programs (docs/reserves.md). Memory on Windows is commit: without reserves a
+//! full node pages instead of evicting. Every amount is shown with its arithmetic, and users can override each amount.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,11 +10,11 @@ use crate::api::name::mebibytes;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 
-/// Default pods per node, and those of a node with at most [`SMALL_MIB`] of memory, where the shims of 110 pods would take a fifth of it.
+/// The default pods per node, and the pods of a node with at most [`SMALL_MIB`] of memory, where the shims of 110 pods would take a fifth of it.
 const PODS: u64 = 110;
 const PODS_SMALL: u64 = 30;
 const SMALL_MIB: u64 = 8 << 10;
-/// For each of system and kube: logs, images being unpacked, the node's own programs.
+/// The disk for each of system and kube: logs, images being unpacked, the node's own programs.
 const EPHEMERAL_MIB: u64 = 1024;
 
 /// CPU in millicores, memory and disk in MiB.
@@ -29,15 +29,15 @@ pub struct Amount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserves {
     pub max_pods: u32,
-    /// Size of the fixed page file.
+    /// The size of the fixed page file.
     pub page_file_mib: u64,
     pub system: Amount,
     pub kube: Amount,
-    /// `memory.available` in MiB, also if it is given as a percentage.
+    /// The threshold `memory.available` in MiB, even if it is given as a percentage.
     pub eviction_mib: u64,
-    /// All signals of a kubelet on Windows: if one is set, missing ones count as 0.
+    /// All signals of a kubelet on Windows: if one signal is set, missing signals count as 0.
     pub eviction_hard: BTreeMap<&'static str, String>,
-    /// How each amount was computed, in order.
+    /// The calculation of each amount, in order.
     pub terms: Vec<Term>,
     /// A warning for the user, if there is one.
     pub warning: Option<String>,
@@ -48,7 +48,7 @@ pub struct Reserves {
 pub struct Term {
     /// The configuration field, or a result of it.
     pub name: String,
-    /// With its unit.
+    /// The value with its unit.
     pub value: String,
     /// The calculation, or the field that set it.
     pub how: String,
@@ -95,7 +95,7 @@ impl Sheet {
         self.0.push(Term { name: name.into(), value, how });
     }
 
-    /// The user's value, or else the computed one; noted either way. `name` is the field below `spec.kubelet`.
+    /// Returns the user's value, or else the computed one, and notes it. `name` is the field below `spec.kubelet`.
     fn amount(&mut self, name: &str, unit: Unit, (computed, how): Computed, given: Option<&str>) -> Result<u64, RenderError> {
         let Some(text) = given else {
             self.note(name, unit.show(computed), how);
@@ -116,7 +116,7 @@ impl Sheet {
         })
     }
 
-    /// A threshold as text: a percentage stays one.
+    /// Returns a threshold as text: a percentage stays a percentage.
     fn threshold(&mut self, signal: &str, (computed, how): (String, String), given: Option<&str>) -> Result<String, RenderError> {
         let name = format!("evictionHard[{signal}]");
         let Some(text) = given else {
@@ -139,11 +139,11 @@ pub struct Machine<'a> {
     pub cpus: Option<u32>,
     pub memory_mib: Option<u64>,
     pub system_disk_gib: Option<u64>,
-    /// How many pods have an address on the node. `None`: not known.
+    /// The number of pods that can have an address on the node. `None`: not known.
     pub pods_per_node: Option<u64>,
 }
 
-/// The reserves of a machine that is being rendered.
+/// Returns the reserves of a machine that is being rendered.
 pub fn reserves(facts: &BootstrapFacts) -> Result<Reserves, RenderError> {
     reserves_of(Machine {
         spec: &facts.spec,
@@ -194,7 +194,7 @@ pub fn reserves_of(facts: Machine<'_>) -> Result<Reserves, RenderError> {
     Ok(reserves)
 }
 
-/// Not more than have an address on the node.
+/// Computes the number of pods: at most as many as can have an address on the node.
 fn pods(memory: Option<u64>, addresses: Option<u64>) -> Computed {
     let (pods, how) = match memory {
         Some(mib) if mib <= SMALL_MIB => (PODS_SMALL, format!("{PODS_SMALL} with at most {SMALL_MIB}Mi of memory, else {PODS}")),
@@ -206,7 +206,7 @@ fn pods(memory: Option<u64>, addresses: Option<u64>) -> Computed {
     }
 }
 
-/// A quarter of the memory: enough for a kernel dump and for commit that is never used; a larger page file would only hide a lack of memory.
+/// Computes the page file: a quarter of the memory, enough for a kernel dump and unused commit; a larger one would only hide a lack of memory.
 fn page_file(facts: Machine<'_>, memory: u64, sheet: &mut Sheet) -> Result<u64, RenderError> {
     let quarter = memory / 4;
     let wanted = quarter.clamp(4 << 10, 16 << 10);
@@ -234,7 +234,7 @@ fn page_file(facts: Machine<'_>, memory: u64, sheet: &mut Sheet) -> Result<u64, 
     Ok(value)
 }
 
-/// Windows, Defender and system services need more on larger machines.
+/// Computes the memory for Windows, Defender and system services, which need more on larger machines.
 fn system_memory(memory: u64) -> Computed {
     let sum = 2048 + memory / 25;
     (sum.clamp(2048, 6144), format!("2048Mi + 4% of {memory}Mi = {sum}Mi, at most 6144Mi"))
@@ -245,14 +245,14 @@ fn system_cpu(cpus: u32) -> Computed {
     (milli, format!("250m up to 2 processors, else 500m; there are {cpus}"))
 }
 
-/// kubelet and containerd, and about 12 MiB of shim and console host per pod. CNI and kube-proxy run as HostProcess pods and count as
-/// pods.
+/// Computes the memory for kubelet and containerd, and about 12 MiB of shim and console host per pod. CNI and kube-proxy run as HostProcess
+/// pods and count as pods.
 fn kube_memory(pods: u64) -> Computed {
     let shims = pods * 12_288 / 1000;
     (256 + shims, format!("256Mi + 12.288Mi x {pods} pods = 256Mi + {shims}Mi"))
 }
 
-/// The same steps as AKS.
+/// Computes the CPU for the node's programs with the same steps as AKS.
 fn kube_cpu(cpus: u32) -> Computed {
     let milli = match cpus {
         0..=1 => 60,
@@ -266,7 +266,7 @@ fn kube_cpu(cpus: u32) -> Computed {
     (milli, format!("steps 1: 60m, 2: 100m, 4: 140m, 8: 180m, 16: 260m, 32: 420m, 64: 740m; there are {cpus}"))
 }
 
-/// Since 1.31 the kubelet measures commit: the limit (memory and page file) minus what is committed.
+/// Computes the eviction threshold. Since 1.31 the kubelet measures commit: the limit (memory and page file) minus the committed memory.
 fn eviction(profile: ReserveProfile, memory: u64, page_file: u64) -> Computed {
     let share = memory * 3 / 100;
     let standard = share.max(500);
@@ -280,7 +280,7 @@ fn eviction(profile: ReserveProfile, memory: u64, page_file: u64) -> Computed {
     }
 }
 
-/// A kubelet whose reserves exceed the machine does not start. Notes what is left, and warns if that is little.
+/// Checks that the reserves leave room: a kubelet whose reserves exceed the machine does not start. Notes the rest, and warns if it is small.
 fn fits(facts: Machine<'_>, reserves: &Reserves, sheet: &mut Sheet) -> Result<Option<String>, RenderError> {
     let (system, kube) = (reserves.system, reserves.kube);
     let kept = system.memory_mib.saturating_add(kube.memory_mib).saturating_add(reserves.eviction_mib);
@@ -319,7 +319,7 @@ fn fits(facts: Machine<'_>, reserves: &Reserves, sheet: &mut Sheet) -> Result<Op
     }))
 }
 
-/// The arithmetic, one line per amount.
+/// Returns the arithmetic, one line per amount.
 pub fn explain(facts: &BootstrapFacts, reserves: &Reserves) -> String {
     let known = |value: Option<String>, what: &str| value.unwrap_or_else(|| format!("{what} not known"));
     let mut text = format!(
@@ -340,8 +340,8 @@ pub fn explain(facts: &BootstrapFacts, reserves: &Reserves) -> String {
     text
 }
 
-/// What a machine has, as quantities, for cluster-autoscaler. Without the size of its disk, that of the image is not known. `pods_per_node`: as many
-/// have an address on a node of its cluster, if that is known.
+/// Returns the capacity of a machine as quantities, for cluster-autoscaler. Without the size of its disk, the disk size of the image is unknown.
+/// `pods_per_node`: the number of pods that can have an address on a node of its cluster, if known.
 pub fn capacity(machine: &WindowsMachineSpec, bootstrap: &WindowsBootstrapConfigSpec, pods_per_node: Option<u64>) -> BTreeMap<String, String> {
     let disk = machine.system_disk.clone();
     let size = Machine {

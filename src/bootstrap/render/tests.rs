@@ -1,4 +1,4 @@
-//! The configuration of kubelet, kubeadm and containerd with every field set.
+//! Tests of the configuration of kubelet, kubeadm and containerd with every field set.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::render;
 use crate::bootstrap::sample::{CA, facts};
 
-/// Sets every field of the kubelet and containerd.
+/// Returns facts that set every field of the kubelet and containerd.
 fn everything() -> BootstrapFacts {
     let mut all = facts();
     all.memory_mib = Some(16 << 10);
@@ -146,7 +146,7 @@ fn pem(label: &str) -> String {
     format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n")
 }
 
-/// RuntimeClasses select such nodes by it.
+/// RuntimeClasses select nodes for Hyper-V isolation by this label.
 #[test]
 fn nodes_whose_pods_may_have_hyper_v_isolation_have_a_label() {
     let label = |value: &str| BTreeMap::from([(HYPER_V_LABEL.to_owned(), value.to_owned())]);

@@ -1,4 +1,4 @@
-//! YAML for Go programs, which follow YAML 1.1, where `on`, `1e5` and `12:30` are not strings. So every string is quoted.
+//! YAML for Go programs, which follow YAML 1.1, where `on`, `1e5` and `12:30` are not strings. Therefore every string is quoted.
 
 use serde::Serialize;
 

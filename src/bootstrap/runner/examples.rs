@@ -1,11 +1,11 @@
-//! One item of each kind and script, for tests: a new one that is forgotten here does not compile.
+//! One item of each kind and one of each script, for tests. A new kind that is missing here does not compile.
 
 use crate::bootstrap::plan::{
     Access, Action, AddressFlag, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables,
     When,
 };
 
-/// One of each kind, so that a new one cannot be forgotten: the match below does not compile without it.
+/// Returns one item of each kind. A new kind cannot be forgotten: without it the match below does not compile.
 pub(super) fn kinds() -> Vec<Kind> {
     let check = Check::File("f".into());
     let text = || "x".to_owned();
@@ -66,7 +66,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     all
 }
 
-/// One of each script; as above.
+/// Returns one of each script. A new script cannot be forgotten: without it the match below does not compile.
 pub(super) fn named_scripts() -> Vec<Script> {
     let text = || "x".to_owned();
     let all = vec![

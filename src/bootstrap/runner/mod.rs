@@ -1,4 +1,4 @@
-//! The scripts that carry out a plan on Windows: static text, the same for every machine. They know nothing of Kubernetes.
+//! The scripts that carry out a plan on Windows: static text, the same for every machine, without any knowledge of Kubernetes.
 //! `loader.ps1` carries the payload ([`super::delivery`]), checks it at every start and starts `run.ps1`, which reads the others.
 
 use std::sync::LazyLock;
@@ -7,10 +7,10 @@ const LOADER_SOURCE: &str = include_str!("loader.ps1");
 const REPORT: &str = include_str!("report.ps1");
 const FILES: &str = include_str!("files.ps1");
 
-/// Name of [`LOADER`] in the payload's `runner/`, where the boot task finds it.
+/// The name of [`LOADER`] in the payload's `runner/`, where the boot task finds it.
 pub(super) const LOADER_NAME: &str = "loader.ps1";
 
-/// Name and text of each script in the payload's `runner/`, but for the loader.
+/// The name and text of each script in the payload's `runner/`, except the loader.
 pub(super) const SCRIPTS: [(&str, &str); 13] = [
     ("run.ps1", include_str!("run.ps1")),
     ("plan.ps1", include_str!("plan.ps1")),
@@ -27,7 +27,7 @@ pub(super) const SCRIPTS: [(&str, &str); 13] = [
     ("collect.ps1", include_str!("collect.ps1")),
 ];
 
-/// The loader, without an archive. In the source tree it reads two of the scripts; on a machine it has their text in it, because it
+/// The loader, without an archive. In the source tree it reads two of the scripts; on a machine it contains their text, because it
 /// must be able to report that they are damaged.
 pub(super) static LOADER: LazyLock<String> = LazyLock::new(|| {
     [("files.ps1", FILES), ("report.ps1", REPORT)]

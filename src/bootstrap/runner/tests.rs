@@ -1,5 +1,5 @@
-//! What can be known of the scripts without Windows: size, and that they know every kind of item. Their form is judged in
-//! [`super::gate`].
+//! Tests of the scripts that need no Windows: their size, and whether they support every kind of item. [`super::gate`] checks
+//! their syntax.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::gate::{defined, scripts};
 use super::{LOADER, SCRIPTS};
 use crate::bootstrap::plan::Kind;
 
-/// What `run.ps1` reads, itself included: what carries out plans.
+/// The scripts that carry out plans: `run.ps1` and those that it reads.
 const RUNNER: [&str; 9] =
     ["run.ps1", "plan.ps1", "report.ps1", "files.ps1", "journal.ps1", "windows.ps1", "items.ps1", "programs.ps1", "scripts.ps1"];
 
@@ -50,9 +50,9 @@ fn the_runner_has_a_test_and_an_act_for_every_kind() {
         let name = value["kind"].as_str().unwrap().to_owned();
         let lower = name.to_lowercase();
         assert!(defined.contains(&format!("test-{lower}item")), "{name} has no test");
-        // The runner itself asks for restarts.
+        // The runner itself requests restarts, so this kind needs no `Set-` function.
         assert!(name == "reboot" || defined.contains(&format!("set-{lower}item")), "{name} has no act");
-        // Every property of the item is read by name somewhere.
+        // Some script reads every property of the item by name.
         for field in value.as_object().unwrap().keys().filter(|field| !["kind", "when"].contains(&field.as_str())) {
             let read = |text: &str| text.contains(&format!(".{field}")) || text.contains(&format!("'{field}'"));
             assert!(SCRIPTS.iter().any(|(_, text)| read(text)), "{name}.{field} is read by nothing");
@@ -84,7 +84,7 @@ fn the_runner_has_every_script_that_a_plan_may_name() {
 
 #[test]
 fn the_runner_sums_its_reports_as_the_reader_does() {
-    // The text that both sum, in the same order.
+    // Both texts list the summed values in the same order.
     let report = script("report.ps1");
     assert!(report.contains(r#"Get-Adler32 "$Sequence $Boot $Item $What $Code $clean""#));
     assert!(report.contains(r#""capw1 $Sequence $Boot $Item $What $Code $sum $clean""#));

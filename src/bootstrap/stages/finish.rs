@@ -1,4 +1,4 @@
-//! The end: success is reported and secrets are removed.
+//! The end of the plan: success is reported and secrets are removed.
 
 use super::{BOOT_TASK, CONTRACT_DOCS, PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::Channel;
@@ -7,7 +7,7 @@ use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Kind};
 use crate::vm::FailureCode;
 
-/// Created by `capw-firstboot.ps1`.
+/// The task that `capw-firstboot.ps1` creates.
 const FIRST_BOOT_TASK: &str = "capw-firstboot";
 
 /// Writes the sentinel file, then removes every secret.
@@ -28,7 +28,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     if super::programs::leaves_archives(facts) {
         paths.push(crate::bootstrap::paths::DOWNLOADS.to_owned());
     }
-    // Last: this task continues the plan after a kill.
+    // This task is removed last, because it continues the plan after a kill.
     tasks.push(BOOT_TASK.to_owned());
     let kind = Kind::Absent { paths, tasks };
     all.add(item(

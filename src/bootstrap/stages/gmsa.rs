@@ -1,4 +1,4 @@
-//! What pods with group managed service accounts need on their node.
+//! The items for pods with group managed service accounts.
 
 use super::registry::number;
 use super::{PlanBuilder, item, why};
@@ -13,7 +13,7 @@ const GMSA_DOCS: &str = "https://kubernetes.io/docs/tasks/configure-pod-containe
 const DJOIN_DOCS: &str = "https://learn.microsoft.com/windows-server/identity/ad-ds/manage/join-computer-to-domain-offline";
 const CCG_DOCS: &str = "https://learn.microsoft.com/windows/win32/api/ccgplugins/nn-ccgplugins-iccgdomainauthcredentials";
 
-/// Before the restart: joining the domain, and the credential plug-in.
+/// Adds the items before the restart: joining the domain, and the credential plug-in.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, gmsa: &Gmsa) -> Result<(), RenderError> {
     let remedy = "Look into C:\\ProgramData\\capw\\bootstrap.log for details.";
     let reason = "Without it, containers with a group managed service account cannot use SMB shares.";
@@ -59,7 +59,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, gmsa: &Gmsa) 
     Ok(())
 }
 
-/// After the restart: checks that the machine is in the domain.
+/// Adds the check after the restart that the machine is in the domain.
 pub(super) fn joined(all: &mut PlanBuilder, gmsa: &Gmsa) {
     if let Some(domain) = &gmsa.domain {
         let check = Check::Registry {

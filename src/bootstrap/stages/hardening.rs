@@ -22,7 +22,7 @@ const SPOOLER_DOCS: &str = "https://learn.microsoft.com/defender-for-identity/se
 const FIREWALL_DOCS: &str = "https://kubernetes.io/docs/reference/networking/ports-and-protocols/";
 const DEFENDER_DOCS: &str = "https://learn.microsoft.com/defender-endpoint/configure-exclusions-microsoft-defender-antivirus";
 
-/// Before the restart.
+/// Adds the settings that are applied before the restart.
 pub(super) fn stage(all: &mut PlanBuilder, hardening: &Hardening) {
     let remedy = "Switch the setting off in spec.windows.hardening if the node cannot have it.";
     if hardening.smb1_off {
@@ -81,7 +81,7 @@ pub(super) fn stage(all: &mut PlanBuilder, hardening: &Hardening) {
     by_choice(all, hardening, remedy);
 }
 
-/// What security baselines ask for and clients of a node may not be ready for.
+/// Adds the settings that security baselines require, but that clients of a node may not support.
 fn by_choice(all: &mut PlanBuilder, hardening: &Hardening, remedy: &'static str) {
     const SCHANNEL: &str = r"HKLM:\SYSTEM\CurrentControlSet\Control\SecurityProviders\SCHANNEL\Protocols";
     const SERVICES: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services";
@@ -111,7 +111,7 @@ fn by_choice(all: &mut PlanBuilder, hardening: &Hardening, remedy: &'static str)
     add(hardening.print_spooler_off, "print-spooler-off".into(), format!(r"{SERVICES}\Spooler"), "Start", 4, reason, SPOOLER_DOCS);
 }
 
-/// The firewall and its rules, after the restart: features add their own rules.
+/// Adds the firewall and its rules, after the restart: features add their own rules.
 pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let remedy = "Start the service Windows Defender Firewall (mpssvc) in the image.";
     if facts.spec.windows.hardening.firewall {
@@ -163,7 +163,7 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     }
 }
 
-/// A firewall rule; the prefix keeps our names and the users' apart.
+/// Returns the item of a firewall rule; the prefix keeps our names and the users' apart.
 pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
     Kind::Firewall {
         name: format!("{prefix}-{}", rule.name),
@@ -185,10 +185,10 @@ pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
     }
 }
 
-/// Scanning every file makes unpacking images several times slower, and the scanner's open handles prevent layers from being removed.
+/// Excludes files from Defender: scans make unpacking images several times slower, and the scanner's open handles prevent layers from being removed.
 pub(super) fn defender(all: &mut PlanBuilder) {
     let paths = [r"C:\ProgramData\containerd", paths::KUBELET_ROOT, r"C:\var\log", paths::KUBERNETES_BIN, r"C:\opt\cni", r"C:\etc\cni"];
-    // By full path: a bare name would let a program of that name in any container go unscanned.
+    // Programs are excluded by full path: a bare name would also exclude a program of that name in any container.
     let processes = [
         paths::CONTAINERD,
         r"C:\Program Files\containerd\containerd-shim-runhcs-v1.exe",

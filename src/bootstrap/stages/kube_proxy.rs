@@ -1,5 +1,5 @@
-//! kube-proxy as a Windows service, if the spec asks for it. The network plug-in usually creates its network after the join: kube-proxy
-//! waits for that, the plan does not.
+//! kube-proxy as a Windows service, if the spec requests it. The network plug-in usually creates its network after the join: kube-proxy
+//! waits for that network, the plan does not.
 
 use super::{PlanBuilder, RESET_SECONDS, item, owned, why};
 use crate::bootstrap::error::RenderError;
@@ -11,7 +11,7 @@ use crate::vm::FailureCode;
 
 const DOCS: &str = "https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/";
 
-/// Configuration and service.
+/// Adds kube-proxy's configuration and service.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let Some(configuration) = &documents.kube_proxy else { return Ok(()) };
     let broken = "Read C:\\var\\log\\kube-proxy\\kube-proxy.log.";
@@ -49,7 +49,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
         why("It starts with Windows and waits for the network that the network plug-in creates.", DOCS, broken),
     ));
     let after = owned(&["kube-proxy-config", "kube-proxy-service"]);
-    // Optional: host-network pods such as the network plug-in run without it.
+    // The service is optional: host-network pods such as the network plug-in run without it.
     let kind = Kind::Running { name: "kube-proxy".into(), after };
     all.add(Item {
         optional: true,

@@ -11,16 +11,16 @@ use crate::vm::FailureCode;
 const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
-/// Longer than kubeadm's own limits together, so that it can say what it waited for.
+/// The time limit of the join. It exceeds the sum of kubeadm's own limits, so that kubeadm can report what it waited for.
 pub(super) const JOIN_SECONDS: u32 = kubeadm::LONGEST_SECONDS + 120;
 
-/// Configuration, service, join.
+/// Adds the kubelet's configuration and service, and the join.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     node_files(all, facts, documents)?;
     node(all, facts, documents)
 }
 
-/// The kubelet's directories, and who may write there.
+/// Adds the kubelet's directories, and who may write there.
 fn directories(all: &mut PlanBuilder, [private, volumes]: [&str; 2]) {
     let keys = [&[paths::KUBELET_PKI][..], &paths::KUBELET_PLUGINS].concat();
     for (id, access, paths, reason) in [
@@ -32,7 +32,7 @@ fn directories(all: &mut PlanBuilder, [private, volumes]: [&str; 2]) {
     }
 }
 
-/// The files that the kubelet and kubeadm read.
+/// Adds the files that the kubelet and kubeadm read.
 fn node_files(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     directories(all, ["kubelet-private", "kubelet-volumes"]);
     let kind = Kind::Firewall {
@@ -83,7 +83,7 @@ fn node_files(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documen
     credential_providers(all, facts)
 }
 
-/// The credential providers of the kubelet, and their configuration.
+/// Adds the credential providers of the kubelet, and their configuration.
 fn credential_providers(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let (Some(spec), Some(text)) = (&facts.spec.kubelet.image_credential_provider, kubelet::credential_providers(facts)?) else { return Ok(()) };
     for (number, provider) in spec.providers.iter().enumerate() {
@@ -109,12 +109,12 @@ fn credential_providers(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result
     Ok(())
 }
 
-/// The kubelet's service and the join.
+/// Adds the kubelet's service and the join.
 fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let joined = Check::File(paths::KUBELET_KUBECONFIG.into());
     let command_line = kubelet::command_line(facts, &documents.kubelet_flags)?;
     let spec = &facts.spec.kubelet;
-    // On Windows the kubelet takes the first address that its own name leads to. A cloud controller manager does not ask it.
+    // On Windows the kubelet uses the first address that its own name resolves to. A cloud controller manager does not query the kubelet for it.
     let chosen = spec.node_ips.is_empty() && spec.cloud_provider.is_none();
     let service = |start| Kind::Service {
         name: "kubelet".into(),
@@ -169,7 +169,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
         kind,
         why("kubeadm verifies the cluster by the hash of its CA and requests the node's certificate with the token.", KUBEADM_DOCS, remedy),
     ));
-    // `kubeadm reset` empties the kubelet's directory, and what the kubelet creates there itself inherits its access.
+    // `kubeadm reset` empties the kubelet's directory, and the files that the kubelet creates there inherit its access.
     directories(all, ["kubelet-private-still", "kubelet-volumes-still"]);
     all.add(item(
         "kubelet-automatic",

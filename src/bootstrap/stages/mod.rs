@@ -1,6 +1,6 @@
-//! The items of a machine's plan: what is done on the node, in which order, and why.
+//! The items of a machine's plan: the steps on the node, their order, and the reason for each.
 //!
-//! Conditions are decided here, not on the node. One file per stage, in the order of [`plan`]; the files that items write come from
+//! Conditions are decided here, not on the node. There is one file per stage, in the order of [`plan`]; the files that items write come from
 //! `render/`.
 
 mod finish;
@@ -30,12 +30,12 @@ use crate::vm::FailureCode;
 
 /// The scheduled task that continues the plan after a restart, without cloudbase-init.
 const BOOT_TASK: &str = "capw";
-/// The form of a bootstrap token, which no log may show.
+/// The form of a bootstrap token, which must not appear in any log.
 const TOKEN_FORM: &str = "[a-z0-9]{6}[.][a-z0-9]{16}";
 /// Seconds without a failure after which the service manager resets its failure count.
 const RESET_SECONDS: u32 = 900;
 
-/// Minutes for everything but the join and the users' own steps.
+/// The minutes for everything except the join and the users' own steps.
 const MINUTES: u32 = 45;
 
 const NODE_DOCS: &str = "https://kubernetes.io/docs/setup/production-environment/windows/";
@@ -78,12 +78,12 @@ impl PlanBuilder {
     }
 }
 
-/// The longest that the join may take: every attempt, and what is undone before the next one.
+/// Returns the longest time that the join may take: every attempt, and the undo before the next one.
 fn all_joins(items: &[Item]) -> u32 {
     items.iter().filter(|item| item.code == FailureCode::Join).map(|item| item.seconds * item.attempts).sum()
 }
 
-/// The plan and its payload files.
+/// Returns the plan and its payload files.
 pub(super) fn plan(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
     let mut all = PlanBuilder::default();
     windows::stage(&mut all, facts, documents)?;

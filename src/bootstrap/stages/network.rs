@@ -21,7 +21,7 @@ const CERTUTIL_DOCS: &str = "https://learn.microsoft.com/windows-server/administ
 const NETSH_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-server/networking/default-dynamic-port-range-tcpip-chang";
 const ROUTE_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/route_ws2008";
 
-/// A Windows command, skipped if the check holds.
+/// Returns a Windows command that is skipped if the check holds.
 fn command(argv: &[&str], check: Check) -> Kind {
     Kind::Command {
         argv: owned(argv),
@@ -37,7 +37,7 @@ fn registry(key: &str, name: &str, equals: &str) -> Check {
     Check::Registry { key: key.into(), name: name.into(), equals: equals.into() }
 }
 
-/// Time, names and certificates: needed before any download.
+/// Adds time, names and certificates, which every download needs.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     time(all, facts);
     let network = &facts.spec.network;
@@ -66,12 +66,12 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     const PARAMETERS: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time\Parameters";
     const SERVICE: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time";
     let servers = &facts.spec.network.time_servers;
-    // A clock that is compared must also be one that can be set.
+    // If the plan compares the clock, it must also be able to set the clock.
     if servers.is_empty() && facts.spec.network.clock_tolerance_seconds == 0 {
         return;
     }
     let remedy = "Check spec.network.timeServers, and that UDP port 123 is open to them.";
-    // 0x8: as a client, which is what an NTP server answers.
+    // 0x8: the mode of a client, which an NTP server answers.
     let peers = servers.iter().map(|server| format!("{server},0x8")).collect::<Vec<_>>().join(" ");
     for (id, argv, check, reason) in [
         (
@@ -83,7 +83,7 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
         (
             "time-service-triggers",
             owned(&["sc.exe", "triggerinfo", "w32time", "delete"]),
-            // The key itself may stay, without triggers.
+            // The key itself may stay, but without triggers.
             Check::Not(Box::new(Check::RegistryKey(format!(r"{SERVICE}\TriggerInfo\0")))),
             "On a machine outside a domain, Windows runs its time service only now and then.",
         ),
@@ -108,7 +108,7 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     ));
 }
 
-/// Compared with the clock of the API server, which signs the certificates of the node.
+/// Compares the clock with that of the API server, which signs the certificates of the node.
 pub(super) fn clock(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let Some(within) = u32::try_from(facts.spec.network.clock_tolerance_seconds).ok().filter(|seconds| *seconds > 0) else { return };
     let kind = Kind::Script(Script::Clock { url: format!("https://{}/healthz", facts.endpoint), within });
@@ -117,7 +117,7 @@ pub(super) fn clock(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     all.add(item("clock", FailureCode::Clock, 300, kind, why(reason, TIME_DOCS, remedy)));
 }
 
-/// One item per certificate, recognized by its thumbprint in the machine's store.
+/// Adds one item per certificate, recognized by its thumbprint in the machine's store.
 fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let network = &facts.spec.network;
     let (field, pem) = match (&network.ca_bundle, &network.ca_bundle_from) {
@@ -156,7 +156,7 @@ fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), Ren
     if found == 0 {
         return Err(wrong("expected at least one certificate in PEM form, from -----BEGIN CERTIFICATE----- on".into()));
     }
-    // For programs that do not use the store of Windows.
+    // The bundle is for programs that do not use the store of Windows.
     let kind = Kind::File { path: paths::CA_BUNDLE.into(), source: "files/ca-bundle.pem".into(), sha256: sha256(pem), access: Access::Readable };
     all.files.insert("files/ca-bundle.pem".into(), pem.to_vec());
     let reason = "Programs that do not use the certificate store of Windows find the authorities here.";
@@ -170,7 +170,7 @@ fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), Ren
     Ok(())
 }
 
-/// Ports and routes.
+/// Adds ports and routes.
 pub(super) fn ports_and_routes(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let network = &facts.spec.network;
     let remedy = "Compare the ranges in spec.network with the output of netsh int ipv4 show excludedportrange on the machine.";
@@ -198,7 +198,7 @@ pub(super) fn ports_and_routes(all: &mut PlanBuilder, facts: &BootstrapFacts) ->
         }
     }
     for (index, Route { address, mask, gateway, metric, .. }) in routes(facts)?.into_iter().enumerate() {
-        // The form in which Windows stores persistent routes.
+        // Windows stores persistent routes in this form.
         let name = format!("{address},{mask},{gateway},{metric}");
         let argv = ["route.exe", "-p", "ADD", &address, "MASK", &mask, gateway, "METRIC", &metric];
         let check = Check::RegistryValue { key: r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\PersistentRoutes".into(), name };
@@ -223,7 +223,7 @@ pub(super) struct Route<'a> {
     pub metric: String,
 }
 
-/// The routes of the spec.
+/// Returns the routes of the spec.
 pub(super) fn routes(facts: &BootstrapFacts) -> Result<Vec<Route<'_>>, RenderError> {
     let all = facts.spec.network.routes.iter().enumerate();
     all.map(|(index, route)| {
@@ -236,7 +236,7 @@ pub(super) fn routes(facts: &BootstrapFacts) -> Result<Vec<Route<'_>>, RenderErr
     .collect()
 }
 
-/// Address and mask of `10.20.0.0/16`.
+/// Returns the address and mask of a network such as `10.20.0.0/16`.
 fn masked(network: &str) -> Option<(String, String)> {
     let (address, prefix) = network.split_once('/')?;
     let address: std::net::Ipv4Addr = address.parse().ok()?;

@@ -8,7 +8,7 @@ use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, Item, Kind};
 use crate::vm::FailureCode;
 
-/// Where the programs of Kubernetes are published.
+/// The address where the programs of Kubernetes are published.
 const RELEASES: &str = "https://dl.k8s.io/release";
 const DOWNLOAD_DOCS: &str = "https://kubernetes.io/releases/download/";
 
@@ -20,7 +20,7 @@ const NEEDED: [(Program, &str); 4] = [
     (Program::KubeLogRunner, paths::LOG_RUNNER),
 ];
 
-/// Whether it is published with Kubernetes, under the node's version.
+/// Whether the program is published with Kubernetes, under the node's version.
 fn is_of_kubernetes(program: Program) -> bool {
     match program {
         Program::Kubelet | Program::Kubeadm | Program::KubeLogRunner | Program::Kubectl | Program::KubeProxy => true,
@@ -28,7 +28,7 @@ fn is_of_kubernetes(program: Program) -> bool {
     }
 }
 
-/// Where its file comes to: an archive for as long as the plan runs, a program to where it is called.
+/// Returns the path of a downloaded file: an archive is kept only while the plan runs, a program is placed where it is called.
 fn path(program: Program) -> String {
     let name = program.name();
     match (archive(program), program) {
@@ -38,7 +38,7 @@ fn path(program: Program) -> String {
     }
 }
 
-/// Where an archive is unpacked, how many leading parts of its paths are dropped, and the files it must contain.
+/// Returns where an archive is unpacked, how many leading parts of its paths are dropped, and the files it must contain.
 fn archive(program: Program) -> Option<(&'static str, u32, &'static [&'static str])> {
     match program {
         Program::Containerd => Some((paths::CONTAINERD_BIN, 1, &["containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"])),
@@ -48,7 +48,7 @@ fn archive(program: Program) -> Option<(&'static str, u32, &'static [&'static st
     }
 }
 
-/// Downloads first, then checks of what the image must contain.
+/// Adds the downloads, then the checks of the programs that the image must contain.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let downloads = &facts.spec.programs.downloads;
     for download in downloads {
@@ -110,7 +110,7 @@ pub(super) fn leaves_archives(facts: &BootstrapFacts) -> bool {
     facts.spec.programs.downloads.iter().any(|download| archive(download.name).is_some())
 }
 
-/// The id of the item that replaces a program, if it is downloaded.
+/// Returns the id of the item that replaces a program, if the program is downloaded.
 pub(super) fn unpacked(facts: &BootstrapFacts, program: Program) -> Option<String> {
     facts.spec.programs.downloads.iter().any(|download| download.name == program).then(|| format!("unpack-{}", program.name()))
 }

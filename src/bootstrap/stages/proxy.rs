@@ -1,5 +1,5 @@
-//! The proxy, in every place that needs it: the machine's variables, those of the services (which see changes of the machine's only
-//! after a restart), and WinHTTP for Windows itself.
+//! The proxy settings, in every place that needs them: the machine's variables, the services' variables (a service sees changes to the machine's
+//! variables only after a restart), and WinHTTP for Windows itself.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ const WINHTTP_DOCS: &str = "https://learn.microsoft.com/windows-server/administr
 const DOWNLOAD_PROXY: &str = "secret/download-proxy";
 const REMEDY: &str = "Check spec.network.proxy.";
 
-/// The destinations that bypass the proxy, as Go reads NO_PROXY.
+/// Returns the destinations that bypass the proxy, as Go reads NO_PROXY.
 fn no_proxy(facts: &BootstrapFacts, proxy: &Proxy) -> Vec<String> {
     let host = facts.endpoint.rsplit_once(':').map_or(facts.endpoint.as_str(), |(host, _)| host).trim_matches(['[', ']']);
     let domain = Some(facts.cluster_domain.as_str()).filter(|domain| !domain.is_empty()).unwrap_or("cluster.local");
@@ -33,7 +33,7 @@ fn no_proxy(facts: &BootstrapFacts, proxy: &Proxy) -> Vec<String> {
     list
 }
 
-/// Names and values. `None` if the address comes from a Secret: only services get it then.
+/// Returns the names and values of the variables. `None` if the address comes from a Secret: only services get it then.
 fn plain(facts: &BootstrapFacts, proxy: &Proxy) -> Option<Vec<(&'static str, String)>> {
     if proxy.url_from.is_some() {
         return None;
@@ -45,10 +45,10 @@ fn plain(facts: &BootstrapFacts, proxy: &Proxy) -> Option<Vec<(&'static str, Str
     Some(variables)
 }
 
-/// The machine's variables, and WinHTTP.
+/// Adds the machine's variables, and WinHTTP.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(()) };
-    // Checked before any item is added.
+    // The Secret is checked before any item is added.
     secret_url(facts, proxy)?;
     let Some(variables) = plain(facts, proxy) else { return Ok(()) };
     for (name, value) in variables {
@@ -78,7 +78,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
     Ok(())
 }
 
-/// WinHTTP supports names with `*` but no networks; the node itself needs none of those of pods and Services.
+/// Returns the bypass list of WinHTTP, which supports names with `*` but no networks; the node itself does not need the pod and Service networks.
 fn bypass(no_proxy: &[String]) -> String {
     let names = no_proxy.iter().filter(|entry| !entry.contains('/')).map(|entry| match entry.strip_prefix('.') {
         Some(domain) => format!("*.{domain}"),
@@ -97,7 +97,7 @@ fn secret_url<'a>(facts: &'a BootstrapFacts, proxy: &Proxy) -> Result<Option<&'a
     good.then_some(Some(url)).ok_or_else(|| RenderError::invalid(PROXY_URL, "(not shown)", remedy))
 }
 
-/// The proxy of a download. It is decided here because PowerShell does not support networks in NO_PROXY.
+/// Returns the proxy of a download. It is decided here because PowerShell does not support networks in NO_PROXY.
 pub(super) fn of_download(all: &mut PlanBuilder, facts: &BootstrapFacts, url: &str) -> Result<Option<ProxyAddress>, RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(None) };
     if is_direct(url, &no_proxy(facts, proxy)) {
@@ -115,7 +115,7 @@ pub(super) fn of_download(all: &mut PlanBuilder, facts: &BootstrapFacts, url: &s
     Ok(Some(ProxyAddress::Secret { source: DOWNLOAD_PROXY.into(), sha256: sha256(secret.as_bytes()) }))
 }
 
-/// .NET Framework, which PowerShell downloads with, cannot speak TLS to a proxy.
+/// Rejects a proxy with TLS: .NET Framework, which PowerShell downloads with, cannot speak TLS to a proxy.
 fn reached_in_plain(field: &str, shown: &str, url: &str) -> Result<(), RenderError> {
     let remedy = "the downloads of spec.programs cannot use a proxy that is itself reached over https: give its http:// address, name the server of the programs in spec.network.proxy.noProxy, or put the programs into the image";
     if url.starts_with("https://") { Err(RenderError::invalid(field, shown, remedy)) } else { Ok(()) }
@@ -157,7 +157,7 @@ fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     }
 }
 
-/// The variables of a service, right after it is defined. Returns the id of the item: the service must be restarted after it.
+/// Adds the variables of a service, right after it is defined. Returns the id of the item: the service must be restarted after it.
 pub(super) fn service(all: &mut PlanBuilder, facts: &BootstrapFacts, service: &str) -> Result<Option<String>, RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(None) };
     let variables = match (plain(facts, proxy), secret_url(facts, proxy)?) {
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(found, Some(ProxyAddress::Plain("http://b:2".into())));
         assert_eq!(ask(Proxy { http: plain("http://a:1"), ..Proxy::default() }).0, None);
         assert_eq!(ask(Proxy { https: plain("http://b:2"), no_proxy: vec![".k8s.io".into()], ..Proxy::default() }).0, None);
-        // .NET Framework speaks no TLS to a proxy; a node that downloads nothing through it may have one.
+        // .NET Framework speaks no TLS to a proxy; a node that downloads nothing through the proxy may use a proxy with TLS.
         let refused = |proxy: Proxy, url: &str| {
             let mut facts = crate::bootstrap::sample::full();
             facts.spec.network.proxy = Some(proxy);

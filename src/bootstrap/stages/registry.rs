@@ -32,12 +32,12 @@ struct Override {
     source: String,
 }
 
-/// A registry value that is a number.
+/// Returns a registry value that is a number.
 pub(super) fn number(key: &str, name: &str, value: u32, restart: bool) -> Kind {
     Kind::Registry { key: key.into(), name: name.into(), data: RegistryData::Dword(value), restart }
 }
 
-/// The values for that release. They take effect after the next restart.
+/// Adds the values for that release. They take effect after the next restart.
 pub(super) fn overrides(all: &mut PlanBuilder, release: WindowsRelease) -> Result<(), RenderError> {
     static KNOWN: LazyLock<Result<Overrides, String>> = LazyLock::new(|| serde_json::from_str(OVERRIDES).map_err(|e| e.to_string()));
     let known = KNOWN.as_ref().map_err(|reason| RenderError::Serialize { what: "registry-overrides.json", reason: reason.clone() })?;

@@ -1,4 +1,4 @@
-//! containerd.
+//! The items for containerd.
 
 use super::{CONTAINERD_DOCS, PlanBuilder, RESET_SECONDS, item, owned, programs, proxy, why};
 use crate::api::bootstrap_config::Program;
@@ -12,7 +12,7 @@ use crate::vm::FailureCode;
 const CRICTL_DOCS: &str = "https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/";
 const MIRROR_DOCS: &str = "https://github.com/containerd/containerd/blob/main/docs/hosts.md";
 
-/// Configuration and service.
+/// Adds containerd's configuration and service.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let broken = "Read C:\\var\\log\\containerd\\containerd.log.";
     let kind = all.file("files/containerd.toml", paths::CONTAINERD_CONFIG, Access::Readable, containerd::config_toml(&documents.containerd)?);
@@ -81,7 +81,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     Ok(())
 }
 
-/// Configures crictl for debugging, and checks containerd with it. Images need not have crictl.
+/// Configures crictl for debugging, and checks containerd with it. Images may lack crictl.
 fn crictl(all: &mut PlanBuilder) {
     let settings = format!("runtime-endpoint: {0}\nimage-endpoint: {0}\ntimeout: 30\n", paths::CRI_SOCKET);
     let kind = all.file("files/crictl.yaml", paths::CRICTL_CONFIG, Access::Readable, settings);
@@ -108,7 +108,7 @@ fn without_crictl() -> Check {
     Check::Not(Box::new(Check::File(paths::CRICTL.into())))
 }
 
-/// Without this image no pod ever starts.
+/// Pulls the sandbox image, without which no pod ever starts.
 pub(super) fn sandbox_image(all: &mut PlanBuilder, documents: &Documents<'_>) {
     let image = documents.sandbox_image.as_str();
     let kind = Kind::Command {

@@ -1,4 +1,4 @@
-//! What users add: files, and steps before and after the join.
+//! The users' additions: files, and steps before and after the join.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, ExitCodes, FeatureState, Item, Kind, RegistryData, When};
 use crate::vm::FailureCode;
 
-/// `spec.files`. Content from a Secret is in the payload's `secret/`, which the last item removes.
+/// Adds `spec.files`. Content from a Secret is in the payload's `secret/`, which the last item removes.
 pub(super) fn files(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     for (number, file) in facts.spec.files.iter().enumerate() {
         let directory = if file.content_from.is_some() { "secret" } else { "files" };
@@ -44,28 +44,28 @@ fn content(facts: &BootstrapFacts, number: usize, file: &File) -> Result<Vec<u8>
     }
 }
 
-/// `spec.steps.beforeJoin`.
+/// Adds `spec.steps.beforeJoin`.
 pub(super) fn before_join(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     steps(all, "spec.steps.beforeJoin", &facts.spec.steps.before_join)?;
     settle(all, "settle-before-join", &facts.spec.steps.before_join);
     Ok(())
 }
 
-/// `spec.steps.afterJoin`.
+/// Adds `spec.steps.afterJoin`.
 pub(super) fn after_join(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     steps(all, "spec.steps.afterJoin", &facts.spec.steps.after_join)?;
     settle(all, "settle-after-join", &facts.spec.steps.after_join);
     Ok(())
 }
 
-/// Seconds that the users' steps may take if every attempt uses its full time.
+/// Returns the seconds that the users' steps may take if every attempt uses its full time.
 pub(super) fn seconds(facts: &BootstrapFacts) -> u32 {
     let steps = &facts.spec.steps;
     let each = steps.before_join.iter().chain(&steps.after_join).map(|step| step.timeout_seconds.unsigned_abs() * step.attempts.unsigned_abs());
     each.fold(0, u32::saturating_add)
 }
 
-/// Restarts that the users' steps may ask for.
+/// Returns the number of restarts that the users' steps may request.
 pub(super) fn restarts(facts: &BootstrapFacts) -> u32 {
     let steps = &facts.spec.steps;
     [&steps.before_join, &steps.after_join].into_iter().filter(|steps| steps.iter().any(may_restart)).count().try_into().unwrap_or(2)
@@ -77,7 +77,7 @@ fn may_restart(step: &Step) -> bool {
         || step.command.as_ref().and_then(|command| command.exit_codes.as_ref()).is_some_and(|codes| !codes.restart.is_empty())
 }
 
-/// One restart for all steps that ask for it.
+/// Adds one restart for all steps that request it.
 fn settle(all: &mut PlanBuilder, id: &str, steps: &[Step]) {
     if steps.iter().any(may_restart) {
         let kind = Kind::Reboot { when: When::Pending };
@@ -125,7 +125,7 @@ fn command_kind(field: &str, command: &CommandStep) -> Result<Kind, RenderError>
     if command.argv.first().is_none_or(String::is_empty) {
         return Err(RenderError::invalid(format!("{field}.command.argv"), "", "the first entry is the program, e.g. C:\\k\\tool.exe"));
     }
-    // The runner starts programs by a command line, which cannot contain line ends.
+    // The runner starts programs with a command line, which cannot contain line ends.
     if let Some(word) = command.argv.iter().chain(&command.raw_arguments).find(|word| word.chars().any(char::is_control)) {
         return Err(RenderError::invalid(format!("{field}.command.argv"), word, "remove line ends and other control characters"));
     }

@@ -1,4 +1,4 @@
-//! The plan with every setting, with any subset of them, and with invalid ones.
+//! Tests of the plan with every setting, with any subset of them, and with invalid ones.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ fn every_secret_is_only_where_it_belongs() {
     assert!(path.starts_with(paths::SECRET));
 }
 
-/// By default users may create directories in `C:\`: those that we or the kubelet use must be protected.
+/// By default users may create directories in `C:\`: the directories that we or the kubelet use must be protected.
 #[test]
 fn ordinary_users_cannot_plant_files() {
     let plan = plan(&full());
@@ -276,7 +276,7 @@ proptest! {
             prop_assert!(item.id.len() <= 32 && item.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", item.id);
             prop_assert!((10..100).contains(&item.code.number()) && (1..=3600).contains(&item.seconds) && (1..=10).contains(&item.attempts), "{}", item.id);
             prop_assert!(item.why.link.starts_with("https://") && !item.why.reason.is_empty() && !item.why.remedy.is_empty(), "{}", item.id);
-            // An item survives serialization.
+            // An item is unchanged after serialization.
             let read: Item = serde_json::from_value(serde_json::to_value(item).unwrap()).unwrap();
             prop_assert_eq!(&read.kind, &item.kind);
         }

@@ -9,22 +9,22 @@ use crate::bootstrap::plan::Kind;
 use crate::bootstrap::render::kubelet;
 use crate::vm::FailureCode;
 
-/// MiB at which a log is rotated, and how many old files are kept.
+/// The MiB at which a log is rotated, and the number of old files that are kept.
 const LOG_MIB: &str = "100";
 const LOG_FILES: &str = "5";
-/// Minutes between two checks of the logs.
+/// The minutes between two checks of the logs.
 const LOG_MINUTES: u32 = 15;
 
-/// Minutes between two checks of the routes.
+/// The minutes between two checks of the routes.
 const ROUTE_MINUTES: u32 = 5;
 
 const ROUTE_DOCS: &str = "https://github.com/ovn-kubernetes/ovn-kubernetes/issues/512";
 const HNS_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/container-networking/architecture";
 
-/// The tasks. They are created before the join, so that a node never runs without them.
+/// Adds the tasks. They are created before the join, so that a node never runs without them.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let remedy = "Start the Task Scheduler service.";
-    // containerd never rotates its log. From 1.34 on kube-log-runner rotates those of the kubelet and kube-proxy.
+    // containerd never rotates its log. From 1.34 on kube-log-runner rotates the logs of the kubelet and kube-proxy.
     let mut logs = vec![format!(r"{}\containerd.log", paths::CONTAINERD_LOG), format!(r"{}\network.log", paths::ROOT)];
     if !kubelet::log_is_rotated(facts.kubernetes.minor) {
         logs.push(format!(r"{}\kubelet.log", paths::KUBELET_LOG));
@@ -54,7 +54,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
     Ok(())
 }
 
-/// The command line of a script from the payload, run as SYSTEM.
+/// Returns the command line of a script from the payload, run as SYSTEM.
 fn script(name: &str) -> Vec<String> {
     let path = format!(r"{}\runner\{name}", paths::PAYLOAD);
     owned(&[paths::POWERSHELL, "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &path])

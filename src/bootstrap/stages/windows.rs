@@ -1,4 +1,4 @@
-//! Windows itself.
+//! Windows itself: its checks, settings, features, restart and directories.
 
 use super::registry::number;
 use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, PlanBuilder, gmsa, hardening, item, network, owned, proxy, registry, why};
@@ -21,11 +21,11 @@ const ZONE_DOCS: &str = "https://learn.microsoft.com/windows-server/administrati
 const PAGE_FILE_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-client/performance/introduction-to-the-page-file";
 const HYPER_V_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/hyperv-container";
 
-/// What must hold before anything is installed.
+/// Adds the conditions that must hold before anything is installed.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     boot_task(all);
     machine(all, facts);
-    // Before the first file is written.
+    // The directories must exist before the first file is written.
     directories(all);
     settings(all, facts);
     network::stage(all, facts)?;
@@ -39,9 +39,9 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     network::ports_and_routes(all, facts)
 }
 
-/// The task that continues the plan after restarts.
+/// Adds the task that continues the plan after restarts.
 fn boot_task(all: &mut PlanBuilder) {
-    // Not the runner itself: the loader checks that it is complete.
+    // The task starts the loader, not the runner: the loader checks that the runner is complete.
     let loader = format!(r"{}\runner\{LOADER_NAME}", paths::PAYLOAD);
     let argv = [paths::POWERSHELL, "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &loader, "-Source", "task"];
     all.add(Item {
@@ -60,7 +60,7 @@ fn boot_task(all: &mut PlanBuilder) {
     });
 }
 
-/// Checks that the plan was made for this machine.
+/// Adds the checks that the plan was rendered for this machine.
 fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let build = facts.spec.windows_release.build();
     let reason = "The build of Windows decides on the sandbox image, registry values and pod images.";
@@ -71,7 +71,7 @@ fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let reason = "Windows images take gigabytes; a full disk makes the node evict its pods.";
     let remedy = "Give the machine a larger system disk (spec.systemDisk of the WindowsMachine), remove a partition behind C: from the image, or lower spec.windows.freeSpaceGiB.";
     let kind = Kind::Script(Script::FreeSpace { drive: 'C', gibibytes });
-    // Later the space is in use.
+    // Later the space is in use, so the check is skipped then.
     let unless = Some(Check::File(paths::KUBELET_PATCH.into()));
     all.add(Item { attempts: 1, unless, ..item("free-space", FailureCode::FreeSpace, 120, kind, why(reason, NODE_DOCS, remedy)) });
     if let Some(name) = &facts.host_name {
@@ -91,7 +91,7 @@ fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     }
 }
 
-/// How Windows runs: power, updates, time zone.
+/// Adds the settings of Windows: power, updates, time zone.
 fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let windows = &facts.spec.windows;
     let command = |argv: &[&str], check| Kind::Command {
@@ -105,7 +105,7 @@ fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let registry = |key: &str, name: &str, equals: &str| Check::Registry { key: key.into(), name: name.into(), equals: equals.into() };
     if windows.power_plan == PowerPlan::HighPerformance {
         let remedy = "Set spec.windows.powerPlan to AsInImage if the image has no such plan.";
-        // Windows reads it at its start, and the page file needs a restart anyway.
+        // Windows reads the value when it starts, and the page file needs a restart anyway.
         let kind = Kind::Registry {
             key: r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes".into(),
             name: "ActivePowerScheme".into(),
@@ -149,7 +149,7 @@ fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     }
 }
 
-/// What takes effect only after a restart, and that one restart.
+/// Adds the changes that take effect only after a restart, and one restart for all of them.
 fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let windows = &facts.spec.windows;
     let size = documents.reserves.page_file_mib;
@@ -213,7 +213,7 @@ fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Docum
     Ok(())
 }
 
-/// All directories, and who may write there. Parents first: what lies below inherits their access.
+/// Adds all directories, and who may write there. Parents come first: the directories below them inherit their access.
 fn directories(all: &mut PlanBuilder) {
     let guarded = [
         r"C:\etc",

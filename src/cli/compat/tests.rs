@@ -1,4 +1,4 @@
-//! `capw compat` as a person or a script calls it.
+//! Tests of `capw compat` as a person or a script calls it.
 
 use std::process::ExitCode;
 

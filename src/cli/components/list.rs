@@ -23,7 +23,7 @@ use crate::cli::render::Given;
 use crate::cli::render::manifests::{self, Manifests};
 use crate::kube_api::cluster::{Cluster, Kind};
 
-/// What the pods that CAPW brings to Windows nodes start there, by the names of spec.programs.downloads (docs/pod-network.md).
+/// The programs that CAPW's pods on Windows nodes start, by their names in spec.programs.downloads (docs/pod-network.md).
 const OF_NETWORK: [(&str, &str); 4] =
     [("cni-plugins", paths::CNI_BIN), ("flannel-cni", paths::FLANNEL_CNI), ("flanneld", paths::FLANNELD), ("kube-proxy", paths::KUBE_PROXY)];
 
@@ -52,22 +52,22 @@ pub(super) struct List {
     output: Format,
 }
 
-/// The answer.
+/// The output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
     items: Vec<Item>,
-    /// Configurations whose needs are not known, and why.
+    /// Configurations with unknown requirements, and the reasons.
     left_out: Vec<String>,
 }
 
-/// Something that has to be there.
+/// A required item.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Item {
     #[serde(flatten)]
     thing: Thing,
-    /// Kinds and names of what asks for it.
+    /// The kinds and names of the objects that need the item.
     used_by: BTreeSet<String>,
 }
 
@@ -76,13 +76,13 @@ struct Item {
 struct Thing {
     place: Place,
     name: String,
-    /// Of an image its reference, of a download its URL, otherwise its path on the node.
+    /// The reference of an image, the URL of a download, or otherwise the path on the node.
     address: String,
-    /// `sha256:…` or `sha512:…`; `null`: it is not known.
+    /// `sha256:…` or `sha512:…`; `null`: the digest is unknown.
     digest: Option<String>,
 }
 
-/// Where something is taken from.
+/// The source of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Place {
@@ -104,11 +104,11 @@ impl Place {
     }
 }
 
-/// Objects by their namespace, which files do not say.
+/// The objects by namespace, because files do not contain the namespace.
 type Namespaces = BTreeMap<String, Manifests>;
 
 impl List {
-    /// What is printed, and the exit code.
+    /// Returns the output and the exit code.
     pub(super) fn run(&self) -> Result<(String, ExitCode), String> {
         let named = self.image.as_deref().map(OwnImages::named);
         let (own, namespaces) = match (self.file.as_slice(), named) {
@@ -147,7 +147,7 @@ impl List {
         Ok(Answer { items, left_out: found.left_out })
     }
 
-    /// Adds what the machines of a namespace need.
+    /// Adds the requirements of a namespace's machines.
     fn add(&self, found: &mut Found, own: &OwnImages, namespace: &str, manifests: &Manifests) -> Result<(), String> {
         let given = Given { kubernetes_version: self.kubernetes_version.clone(), ..Given::default() };
         for machine in manifests.machines_of_all()? {
@@ -178,7 +178,7 @@ impl List {
     }
 }
 
-/// `MachineDeployment lab/windows`
+/// Formats a user with its namespace: `MachineDeployment lab/windows`.
 fn in_namespace(user: &str, namespace: &str) -> String {
     match user.split_once(' ') {
         Some((kind, name)) => format!("{kind} {namespace}/{name}"),
@@ -186,13 +186,13 @@ fn in_namespace(user: &str, namespace: &str) -> String {
     }
 }
 
-/// What was found so far.
+/// The items found so far.
 struct Found {
     things: BTreeMap<Thing, BTreeSet<String>>,
     left_out: Vec<String>,
 }
 
-/// What the plan of a machine takes from elsewhere.
+/// The external items in the plan of a machine.
 fn things(rendered: &Bootstrap) -> Vec<Thing> {
     let downloads = rendered.plan.items.iter().filter_map(|item| match &item.kind {
         Act::Download { url, digest, .. } => {
@@ -220,7 +220,7 @@ fn in_machine_image(name: &str, path: &str) -> Thing {
     Thing { place: Place::MachineImage, name: name.to_owned(), address: path.to_owned(), digest: None }
 }
 
-/// One line for each thing.
+/// Formats the answer with one line per item.
 fn text(answer: &Answer) -> String {
     let row = |item: &Item| {
         let digest = item.thing.digest.clone().unwrap_or_else(|| "digest not known".to_owned());
@@ -241,11 +241,11 @@ fn text(answer: &Answer) -> String {
     text
 }
 
-/// The configurations in a namespace or in all of them, what asks for machines with them, and what the machines are.
+/// Reads the configurations in a namespace or in all namespaces, the owners that request machines with them, and the machines' specs.
 async fn read(cluster: &Cluster, namespace: Option<&str>) -> Result<Namespaces, String> {
     let found = namespace.map(|namespace| (namespace.to_owned(), Manifests::default()));
     let mut reader = Reader { cluster, namespace, found: found.into_iter().collect() };
-    // Those of single machines are copies.
+    // The configurations of single machines are copies.
     let is_original = |config: &WindowsBootstrapConfig| {
         machine_owner(config.metadata.owner_references.as_ref()).is_none() && !config.labels().contains_key(POOL_LABEL)
     };
@@ -261,13 +261,13 @@ async fn read(cluster: &Cluster, namespace: Option<&str>) -> Result<Namespaces, 
 
 struct Reader<'a> {
     cluster: &'a Cluster,
-    /// `None`: all.
+    /// `None`: all namespaces.
     namespace: Option<&'a str>,
     found: Namespaces,
 }
 
 impl Reader<'_> {
-    /// Adds the objects of a kind. One that is not installed has none.
+    /// Adds the objects of a kind. A kind that is not installed has no objects.
     async fn add<K: Kind>(&mut self, is_wanted: impl Fn(&K) -> bool) -> Result<(), String> {
         let objects = self.cluster.list_served::<K>(self.namespace).await.map_err(|e| e.to_string())?;
         for object in objects.iter().filter(|object| is_wanted(object)) {

@@ -1,4 +1,4 @@
-//! Which images CAPW itself is: those of its Deployments in the management cluster, or the one that a person names.
+//! Finds the images of CAPW itself: the images of its Deployments in the management cluster, or the image that the user names.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::kube_api::cluster::Cluster;
 
 /// Label of CAPW's Deployments (`config/manager/deployment.yaml`).
 const LABEL: &str = "control-plane=capw-controller-manager";
-/// The name of their container.
+/// The name of the Deployments' container.
 const CONTAINER: &str = "manager";
-/// How the container is told what Windows nodes pull; the flag wins.
+/// The container's variable and flag for the image that Windows nodes pull; the flag has priority.
 const VARIABLE: &str = "CAPW_IMAGE";
 const FLAG: &str = "--image";
 
 /// The images of CAPW. A cluster may have several Deployments, e.g. one for each provider.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnImages {
-    /// What runs in the management cluster.
+    /// The images that run in the management cluster.
     pub run: BTreeSet<String>,
-    /// What Windows nodes pull, where CAPW brings something to them.
+    /// The images that Windows nodes pull, if CAPW installs objects for them.
     pub on_nodes: BTreeSet<String>,
 }
 
@@ -30,7 +30,7 @@ impl OwnImages {
         Self { run: one.clone(), on_nodes: one }
     }
 
-    /// What is installed in the cluster.
+    /// Reads the images that are installed in the cluster.
     pub(super) async fn installed(cluster: &Cluster) -> Result<Self, String> {
         let found = cluster.list_in::<Deployment>(None, Some(LABEL)).await;
         let found = found.map_err(|e| format!("{e}; with --image CAPW's own image need not be looked up"))?;
@@ -53,7 +53,7 @@ impl OwnImages {
     }
 }
 
-/// As `capw run` takes it.
+/// Returns the image in the way in which `capw run` reads it.
 fn on_nodes(container: &Container) -> Option<String> {
     let arguments: Vec<&str> = container.args.iter().flatten().map(String::as_str).collect();
     let joined = arguments.iter().find_map(|argument| argument.strip_prefix(FLAG)?.strip_prefix('='));
@@ -74,7 +74,7 @@ mod tests {
 
     const LISTED: &str = "GET /apis/apps/v1/deployments";
 
-    /// That of the manifests, with its container changed.
+    /// The Deployment of the manifests, with a changed container.
     fn deployment(change: &Value) -> Value {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/manager/deployment.yaml");
         let mut deployment: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();

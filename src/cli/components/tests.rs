@@ -1,4 +1,4 @@
-//! `capw components` as a person calls it.
+//! Tests of `capw components` as a person calls it.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn render(files: &[&Path]) -> Result<(String, ExitCode), String> {
 const IMAGE: &str = "registry.example.com/capw:v0.2.0";
 const API_SERVER: &str = "https://10.0.0.10:6443";
 
-/// What `capw components objects` prints; the error is that of the command line, or that of the recording.
+/// The output of `capw components objects`; the error comes from the command line or from the recording.
 fn objects(line: &[&str]) -> Result<String, String> {
     match Line::try_parse_from(["components", "objects"].iter().chain(line)).map_err(|e| e.to_string())?.components.what {
         Objects(objects) => objects.run(),
@@ -134,7 +134,7 @@ fn names_that_nodes_cannot_use_are_refused() {
     }
 }
 
-/// The page calls the program with a file that its reader has; here it is a recording.
+/// The page calls the program with a file that its reader has; here that file is a recording.
 #[test]
 fn the_commands_of_the_page_about_pod_networks_are_understood() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pod-network.md")).unwrap();

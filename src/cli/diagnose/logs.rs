@@ -9,7 +9,7 @@ use clap::Args;
 use super::Answer;
 use crate::diagnosis::{Source, Symptom, diagnose, logs};
 
-/// Of a file so many bytes are read, from its end: what is wrong now is there.
+/// The number of bytes that are read from the end of a file, where the current problem is.
 const LIMIT: u64 = 64 << 20;
 
 #[derive(Args, Debug)]
@@ -31,7 +31,7 @@ impl Files {
     }
 }
 
-/// The kind of file, and where it is.
+/// Returns the kind and path of a file.
 fn named(argument: &str) -> Result<(Source, PathBuf), String> {
     if let Some((kind, path)) = argument.split_once('=')
         && !PathBuf::from(argument).exists()
@@ -77,7 +77,7 @@ fn read(kind: Source, path: &PathBuf, symptoms: &mut Vec<Symptom>) -> Result<(),
     Ok(())
 }
 
-/// The file whose lines follow, in a text that holds several: what collect.ps1 and `tail` put before each.
+/// Returns the file name in a header line, which collect.ps1 and `tail` write before the lines of each file.
 fn header(line: &str) -> Option<&str> {
     let path = line.trim_end().strip_prefix("==> ")?.strip_suffix(" <==")?;
     path.rsplit(['\\', '/']).next()

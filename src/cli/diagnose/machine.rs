@@ -1,4 +1,4 @@
-//! `capw diagnose machine NAME`: reads, then lets the doctor judge.
+//! `capw diagnose machine NAME`: reads the objects and passes them to the doctor.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -38,7 +38,7 @@ impl Of {
     }
 }
 
-/// A look at one machine: what was seen so far.
+/// The state of one machine, as far as it was read.
 struct Look {
     cluster: Cluster,
     namespace: String,
@@ -67,14 +67,14 @@ impl Look {
         let nodes = self.workload(&machine, asked_for.as_ref()).await;
         self.windows_cluster(&machine).await;
         if let Some(status) = asked_for.and_then(|machine| machine.status).filter(|_| !nodes) {
-            // The Node itself cannot be read: what Cluster API has read of it.
+            // The Node itself is unreadable: Cluster API's copy of its condition is used.
             let node = status.node_ref.map(|node| node.name).unwrap_or_default();
             self.symptoms.extend(diagnosis::of_node_ready(&status.conditions, &node, self.now).symptoms);
         }
         Ok(self.answer(&machine))
     }
 
-    /// The WindowsMachine of that name, or of the Machine of that name.
+    /// Finds the WindowsMachine of this name, or of the Machine with this name.
     async fn machine(&self, name: &str) -> Result<WindowsMachine, String> {
         let found = self.cluster.get::<WindowsMachine>(&self.namespace, name).await.map_err(|e| e.to_string())?;
         if let Some(machine) = found {
@@ -121,7 +121,7 @@ impl Look {
         }
     }
 
-    /// What is wrong with the network of its cluster, or what its Node waits for there.
+    /// Adds the problems of the cluster's network, and the reasons why the Node waits for the network.
     async fn windows_cluster(&mut self, machine: &WindowsMachine) {
         let Some(cluster) = ClusterRef::of(&machine.metadata) else { return };
         let found = async {
@@ -145,7 +145,7 @@ impl Look {
         }
     }
 
-    /// Warnings of others than us: ours repeat conditions.
+    /// Adds warning events of other programs: our own repeat conditions.
     async fn events(&mut self, names: &[String]) {
         let about = |event: &Event| event.involved_object.name.as_ref().is_some_and(|name| names.contains(name));
         let ours = |event: &Event| {
@@ -157,7 +157,7 @@ impl Look {
         }
     }
 
-    /// What the workload cluster knows; whether its Nodes could be read.
+    /// Adds the facts of the workload cluster; returns whether its Nodes were readable.
     async fn workload(&mut self, machine: &WindowsMachine, owner: Option<&Machine>) -> bool {
         let Some(cluster) = ClusterRef::of(&machine.metadata) else { return false };
         let workload = match Workloads::new(self.cluster.clone()).get(&cluster).await {
@@ -218,7 +218,7 @@ impl Look {
     }
 }
 
-/// The Node that Cluster API found, else the one with the host name of the machine, first; then others with its provider ID.
+/// The Node that Cluster API found, or else the Node with the machine's host name, is first; other Nodes with the machine's provider ID follow.
 async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str>) -> Result<Vec<Node>, crate::kube_api::workload::WorkloadError> {
     let host = machine.status.as_ref().and_then(|s| s.host_name.clone());
     let mut nodes = match known.map(str::to_owned).or(host) {
@@ -232,13 +232,13 @@ async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str
     Ok(nodes)
 }
 
-/// Name of its bootstrap configuration: what its Machine names; one that a pool made has the name of the machine.
+/// The name of the bootstrap configuration: the Machine names it; the configuration of a pool's machine has the machine's name.
 pub fn config_of(machine: &WindowsMachine, owner: Option<&Machine>) -> String {
     let named = owner.and_then(|owner| owner.spec.bootstrap.config_ref.as_ref()).filter(|config| config.kind == "WindowsBootstrapConfig");
     named.map_or_else(|| machine.name_any(), |config| config.name.clone())
 }
 
-/// How the machine is, in one line.
+/// Describes the state of the machine in one line.
 fn subject(machine: &WindowsMachine, now: Timestamp) -> String {
     let mut text = format!("WindowsMachine {}/{}", machine.namespace().unwrap_or_default(), machine.name_any());
     let Some(status) = &machine.status else { return text + ": nothing is known of it yet" };

@@ -1,4 +1,4 @@
-//! `capw diagnose`: why a machine does not become a node. What is seen → cause → remedy, for people as text, for programs as JSON.
+//! `capw diagnose`: why a machine does not become a node. Symptom → cause → remedy, for people as text, for programs as JSON.
 
 mod logs;
 mod machine;
@@ -14,7 +14,7 @@ pub use self::machine::config_of;
 use super::output::{Format, json, print};
 use crate::diagnosis::{self, Finding};
 
-/// Exit code when something was found; 1 is an error, 2 a wrong command line.
+/// The exit code if a problem was found; 1 is an error, 2 an invalid command line.
 pub const FOUND: u8 = 3;
 
 /// Flags of `capw diagnose`. The exit code is 0 when nothing is found, 3 when something is, 1 when it could not look.
@@ -35,15 +35,15 @@ enum What {
     Logs(logs::Files),
 }
 
-/// The answer.
+/// The output.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
-    /// What was looked at, and how it is, in one line.
+    /// The diagnosed object and its state, in one line.
     subject: String,
-    /// Surest first.
+    /// The findings, most certain first.
     findings: Vec<Finding>,
-    /// What could not be looked at, and why.
+    /// The parts that could not be read, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_looked_at: Vec<String>,
 }

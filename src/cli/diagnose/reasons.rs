@@ -1,10 +1,10 @@
-//! What a reason of a condition is in the words of a finding.
+//! Converts a condition's reason to a finding.
 
 use crate::api::condition::{ConditionType, Reason};
 use crate::cli::output::plain;
 use crate::diagnosis::{Certainty, Evidence, Finding, Symptom};
 
-/// The finding that a problem of an object is: its own message is the cause.
+/// Returns the finding for a problem of an object: the object's own message is the cause.
 pub(super) fn finding(symptom: &Symptom, reason: Reason) -> Finding {
     let message = symptom.text.split_once(": ").map_or(symptom.text.as_str(), |(_, message)| message);
     Finding {
@@ -19,7 +19,7 @@ pub(super) fn finding(symptom: &Symptom, reason: Reason) -> Finding {
     }
 }
 
-/// Problems of the join repeat what the guest said, or say only that time is over: the doctor has looked at the facts behind them.
+/// Problems of the join repeat the guest's report, or only state that the time limit has passed: the doctor checks the facts behind them.
 pub(super) fn repeats_the_guest(reason: Reason) -> bool {
     reason.condition() == Some(ConditionType::NodeJoined)
 }

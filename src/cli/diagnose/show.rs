@@ -1,4 +1,4 @@
-//! The answer as a person reads it.
+//! Formats the output for people.
 
 use super::Answer;
 use crate::diagnosis::{Certainty, Finding};

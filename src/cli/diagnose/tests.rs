@@ -15,7 +15,7 @@ struct Cli {
     diagnose: Diagnose,
 }
 
-/// The answer for files in a directory.
+/// The output for files in a directory.
 fn logs(files: &[(&str, &[u8])], arguments: &[&str]) -> Result<Answer, String> {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -62,12 +62,12 @@ fn a_text_with_several_files_is_read_as_those_files() {
     let answer = logs(&[("collected.log", text.as_bytes())], &["collected.log"]).unwrap();
     assert_eq!(answer.findings.iter().map(|f| f.id.as_str()).collect::<Vec<_>>(), ["F45"]);
     assert!(show::text(&answer).contains("seen    collected.log: kubeadm.log:5: discovery:"), "{}", show::text(&answer));
-    // A line of the one file does not count as one of the other.
+    // A line of one file does not count as a line of the other.
     let elsewhere = text.replace("kubeadm.log", "System.csv");
     assert_eq!(logs(&[("collected.log", elsewhere.as_bytes())], &["collected.log"]).unwrap().findings, []);
 }
 
-/// What collect.ps1 itself wrote, under PowerShell for Windows.
+/// Output of collect.ps1 itself, under PowerShell for Windows.
 #[test]
 fn what_is_collected_on_a_machine_is_read_as_it_is() {
     let answer = logs(&[("collected.log", include_bytes!("collected.log").as_slice())], &["collected.log"]).unwrap();
@@ -112,7 +112,7 @@ fn every_item_of_a_plan_has_a_remedy() {
     for item in &plan.items {
         let found = diagnosis::diagnose(&[Symptom::step(&item.id, "failed", Some(item.code.number()), "it is not so")]);
         assert_eq!((found.len(), found[0].id.as_str()), (1, format!("code {}", item.code.number()).as_str()), "{}", item.id);
-        // What a person reads in the plan says it for exactly this item.
+        // The plan contains the remedy for exactly this item.
         assert!(!item.why.remedy.is_empty(), "{}: no remedy", item.id);
     }
 }
@@ -171,7 +171,7 @@ fn what_a_node_says_becomes_facts_that_the_rules_know() {
     assert_eq!(found, ["F02", "F03", "F07", "F09", "F26", "F46", "F47", "F48", "F50", "F53", "F60", "F65", "F73"], "{symptoms:#?}");
 }
 
-/// A stage that passes is a problem only for a node that has waited in it.
+/// A stage that passes is a problem only if the node has waited in it.
 #[test]
 fn a_node_whose_taint_stays_is_told_what_its_network_waits_for() {
     let node = |taint: &str| -> Vec<Symptom> {
@@ -205,7 +205,7 @@ fn a_node_whose_taint_stays_is_told_what_its_network_waits_for() {
     }
 }
 
-/// Remedies name fields; a field that is renamed takes its remedies along.
+/// Remedies name fields; whoever renames a field must update its remedies.
 #[test]
 fn the_fields_that_remedies_name_exist() {
     let known = diagnosis::rules().unwrap();

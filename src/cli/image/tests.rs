@@ -1,4 +1,4 @@
-//! `capw image autounattend` as a person calls it.
+//! Tests of `capw image autounattend` as a person calls it.
 
 use clap::Parser;
 
@@ -25,7 +25,7 @@ fn files_are_written_and_what_they_need_is_said() {
     let output = directory.path().join("files");
     let answers = output.join("Autounattend.xml");
     fs::create_dir_all(&output).unwrap();
-    // Its content may be read by others, until it holds a password.
+    // Others may read the file until it contains a password.
     fs::write(&answers, "old").unwrap();
     fs::write(output.join("CloudbaseInitSetup_x64.msi"), "").unwrap();
     let said = parsed(&["--output", output.to_str().unwrap()]).unwrap().run().unwrap();
@@ -59,7 +59,7 @@ fn secrets_come_from_files() {
     let given = installation(&["--password-file", &password, "--product-key-file", &key]).unwrap();
     assert_eq!(given.password.expose_secret(), "Pa$$w0rd");
     assert_eq!(given.product_key.unwrap().expose_secret(), "AAAAA-BBBBB-CCCCC-DDDDD-12345");
-    // Another one each time, which Setup takes.
+    // The password differs each time, and Setup accepts it.
     let (one, two) = (installation(&[]).unwrap().password, installation(&[]).unwrap().password);
     assert!(one.expose_secret() != two.expose_secret() && parts::is_password(one.expose_secret()));
 

@@ -1,4 +1,4 @@
-//! Reads manifests and finds what belongs together. Errors name file, document, field, value and remedy.
+//! Reads manifests and finds the documents that belong together. Errors name file, document, field, value and remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,43 +16,43 @@ use crate::api::name::minor;
 use crate::api::pool::{WindowsNodePool, WindowsNodePoolSpec};
 use crate::cli::documents::{at, documents, secret, text, typed};
 
-/// Something with a name, and where it was written.
+/// A named object and its origin.
 struct Named<T> {
     name: String,
     origin: String,
     value: T,
 }
 
-/// What a Machine, MachineDeployment or WindowsNodePool ties together, by name.
+/// The configuration and machine that a Machine, MachineDeployment or WindowsNodePool refers to, by name.
 struct Workers {
-    /// Kind and name of that object.
+    /// The kind and name of the referring object.
     asked_by: String,
     version: Option<String>,
     bootstrap: String,
     infrastructure: String,
 }
 
-/// The documents that matter.
+/// The relevant documents.
 #[derive(Default)]
 pub struct Manifests {
     configs: Vec<Named<WindowsBootstrapConfigSpec>>,
     machines: Vec<Named<WindowsMachineSpec>>,
     workers: Vec<Workers>,
-    /// Names of WindowsNodePools, each with that of the WindowsMachineTemplate that it refers to.
+    /// The names of WindowsNodePools, each with the name of its WindowsMachineTemplate.
     pools: BTreeMap<String, String>,
-    /// Of Clusters with a topology.
+    /// The version in a Cluster's topology.
     topology_version: Option<String>,
-    /// Of the object that stands for the control plane, whichever provider's.
+    /// The version of the control plane object, of any provider.
     control_plane_version: Option<String>,
     endpoint: Option<String>,
     service_domain: Option<String>,
-    /// A WindowsCluster lets CAPW bring the pod network to Windows nodes.
+    /// Whether a WindowsCluster lets CAPW install the pod network on Windows nodes.
     brings_network: bool,
-    /// What the pods have with which it tries out new nodes then.
+    /// The images of the pods with which CAPW tests new nodes.
     probe_images: BTreeSet<String>,
     pod_networks: Vec<String>,
     service_networks: Vec<String>,
-    /// Values of Secrets.
+    /// The values of Secrets; those of ConfigMaps follow.
     secrets: BTreeMap<SecretKeyRef, Vec<u8>>,
     config_maps: BTreeMap<ConfigMapKeyRef, Vec<u8>>,
 }
@@ -63,10 +63,10 @@ pub struct Machine {
     pub name: String,
     pub origin: String,
     pub spec: WindowsBootstrapConfigSpec,
-    /// `None`: no WindowsMachine belongs to it; its host name, processors and memory are not known.
+    /// `None`: no WindowsMachine belongs to the configuration; host name, processors and memory are unknown.
     pub windows: Option<WindowsMachineSpec>,
     pub version: Option<String>,
-    /// Kind and name of what asks for such machines; `None`: nothing does.
+    /// The kind and name of the object that requests such machines; `None`: no object does.
     pub asked_by: Option<String>,
 }
 
@@ -91,7 +91,7 @@ fn endpoint(value: &Value) -> Option<String> {
 }
 
 impl Manifests {
-    /// Adds a document, if it matters.
+    /// Adds a document if it is relevant.
     pub fn add(&mut self, origin: &str, document: &str) -> Result<(), String> {
         let value: Value = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
         let kind = at(&value, "kind").ok_or_else(|| format!("{origin}: kind: it is missing: this is not a Kubernetes object"))?;
@@ -137,7 +137,7 @@ impl Manifests {
                 self.service_domain = at(&value, "spec.clusterNetwork.serviceDomain").map(str::to_owned).or_else(|| self.service_domain.take());
             }
             ("controlplane.cluster.x-k8s.io", _) => {
-                // What is there, before what is asked for.
+                // The observed version has priority over the desired one.
                 let version = at(&value, "status.version").or_else(|| at(&value, "spec.version"));
                 self.control_plane_version = version.map(str::to_owned).or_else(|| self.control_plane_version.take());
             }
@@ -150,7 +150,7 @@ impl Manifests {
         Ok(())
     }
 
-    /// A pool has its machine and its configuration itself, or names templates. Those of a MachinePool are in that.
+    /// Adds a pool. A pool contains its machine and its configuration, or names templates; for a MachinePool's pool, the MachinePool contains them.
     fn pool(&mut self, name: String, origin: String, spec: WindowsNodePoolSpec) {
         let template = spec.template;
         let bootstrap = template.bootstrap.or_else(|| (spec.cluster.is_some() && template.bootstrap_template_ref.is_none()).then(Default::default));
@@ -164,32 +164,32 @@ impl Manifests {
         self.configs.extend(bootstrap.map(|value| Named { name, origin, value }));
     }
 
-    /// Whether anything says how a machine becomes a node.
+    /// Whether a configuration exists.
     pub fn has_configs(&self) -> bool {
         !self.configs.is_empty()
     }
 
-    /// Whether CAPW brings the pod network, and kube-proxy, to Windows nodes.
+    /// Whether CAPW installs the pod network and kube-proxy on Windows nodes.
     pub fn brings_network(&self) -> bool {
         self.brings_network
     }
 
-    /// The images of the pods with which it tries out new nodes.
+    /// The images of the pods with which CAPW tests new nodes.
     pub fn probe_images(&self) -> impl Iterator<Item = &String> {
         self.probe_images.iter()
     }
 
-    /// Of the control plane's own version, or else of the one that the Cluster gives it.
+    /// The minor version of the API server: from the control plane's own version, or else from the Cluster's version.
     pub fn api_server_minor(&self) -> Option<u32> {
         minor(self.control_plane_version.as_deref().or(self.topology_version.as_deref())?)
     }
 
-    /// One machine per configuration, of the first object that names it.
+    /// Returns one machine per configuration, from the first object that names it.
     pub fn machines(&self) -> Result<Vec<Machine>, String> {
         self.configs()?.iter().map(|config| self.machine(config, self.workers_of(config).next())).collect()
     }
 
-    /// A machine for each object that names a configuration: their versions and images differ. One that nothing names counts once.
+    /// Returns a machine for each object that names a configuration: their versions and images differ. An unnamed configuration has one machine.
     pub fn machines_of_all(&self) -> Result<Vec<Result<Machine, String>>, String> {
         let mut machines = Vec::new();
         for config in self.configs()? {
@@ -213,7 +213,7 @@ impl Manifests {
         self.workers.iter().filter(|workers| workers.bootstrap == config.name)
     }
 
-    /// With the WindowsMachine that something ties to the configuration, or else the only one there is.
+    /// Returns a machine with the WindowsMachine that an object links to the configuration, or else with the only WindowsMachine.
     fn machine(&self, config: &Named<WindowsBootstrapConfigSpec>, workers: Option<&Workers>) -> Result<Machine, String> {
         let template = workers.map(|workers| self.pools.get(&workers.infrastructure).unwrap_or(&workers.infrastructure));
         let windows = match (workers, self.machines.as_slice()) {
@@ -242,7 +242,7 @@ impl Manifests {
         })
     }
 
-    /// `host:port` of a Cluster, else of a WindowsCluster.
+    /// The `host:port` of a Cluster, or else of a WindowsCluster.
     pub fn endpoint(&self) -> Option<String> {
         self.endpoint.clone()
     }
@@ -251,7 +251,7 @@ impl Manifests {
         self.service_domain.clone()
     }
 
-    /// Networks of pods and of Services.
+    /// The networks of pods and of Services.
     pub fn networks(&self) -> (Vec<String>, Vec<String>) {
         (self.pod_networks.clone(), self.service_networks.clone())
     }
@@ -286,7 +286,7 @@ impl Manifests {
 }
 
 fn workers(asked_by: String, spec: &Value) -> Workers {
-    // Another provider's objects may have the same names.
+    // Objects of other providers may have the same names.
     let name = |reference: &str, kinds: &str| {
         let is_ours = at(spec, &format!("{reference}.kind")).is_none_or(|kind| kind.starts_with(kinds));
         at(spec, &format!("{reference}.name")).filter(|_| is_ours).unwrap_or_default().to_owned()

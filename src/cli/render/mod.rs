@@ -1,4 +1,4 @@
-//! `capw render`: what a machine would get, without any cluster. What only a cluster knows is a placeholder, marked as such.
+//! `capw render`: the bootstrap data of a machine, without a cluster. Values that only a cluster knows are marked placeholders.
 
 pub mod manifests;
 
@@ -18,7 +18,7 @@ use crate::bootstrap::read::Payload;
 use crate::bootstrap::render::reserves;
 use crate::bootstrap::{self, Bootstrap, BootstrapFacts, DataSize, Secrets, ca_hash, finding};
 
-/// A token that no cluster has.
+/// A token that no cluster accepts.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
 const PLACEHOLDER_ENDPOINT: &str = "placeholder.invalid:6443";
 /// A certificate without a key: nothing can be signed with it.
@@ -60,7 +60,7 @@ impl Render {
         print(text)
     }
 
-    /// What is printed.
+    /// Returns the output.
     fn run(&self) -> Result<String, String> {
         let manifests = manifests::read(&self.file)?;
         let mut text = String::new();
@@ -83,7 +83,7 @@ impl Render {
 }
 
 impl Given {
-    /// The facts of a machine; what no document says is a placeholder.
+    /// The facts of a machine; missing values are placeholders.
     pub fn facts(&self, manifests: &Manifests, machine: &Machine) -> Result<BootstrapFacts, String> {
         let at = |e: &dyn std::fmt::Display| format!("{}: {e}", machine.origin);
         let version = self.kubernetes_version.as_deref().or(machine.version.as_deref()).ok_or_else(|| {
@@ -128,7 +128,7 @@ impl Given {
             cluster_domain: manifests.service_domain().unwrap_or_else(|| "cluster.local".into()),
             pod_networks,
             service_networks,
-            // Only the cluster tells.
+            // Only the cluster shows the size of a node's block.
             pods_per_node: None,
             secrets,
             spec: machine.spec.clone(),
@@ -136,7 +136,7 @@ impl Given {
     }
 }
 
-/// Stands for the value of a Secret that is not among the documents.
+/// The placeholder for a Secret's value, if the Secret is not among the documents.
 fn placeholder(used: &SecretUse<'_>) -> Vec<u8> {
     match used.field.as_str() {
         field if field.contains("caBundle") => PLACEHOLDER_CA.as_bytes().to_vec(),
@@ -147,12 +147,12 @@ fn placeholder(used: &SecretUse<'_>) -> Vec<u8> {
     }
 }
 
-/// The files of the payload: what a guest would unpack, not what we meant to put in.
+/// The files of the payload, unpacked in the way of a guest, so that they show what a guest gets.
 fn payload(rendered: &Bootstrap) -> Result<Payload, String> {
     Payload::from_user_data(rendered.user_data.as_bytes()).map_err(|e| format!("what was rendered cannot be read: {e}; please report this"))
 }
 
-/// The texts, without the scripts that are the same for every machine.
+/// Formats the texts, without the scripts that are the same for every machine.
 fn listing(rendered: &Bootstrap) -> Result<String, String> {
     let mut files = payload(rendered)?.files;
     files.extend(rendered.answer.as_ref().map(|answer| ("unattend.xml".to_owned(), answer.as_bytes().to_vec())));
@@ -160,7 +160,7 @@ fn listing(rendered: &Bootstrap) -> Result<String, String> {
     Ok(shown.map(|(path, bytes)| format!("==> {path} <==\n{}\n", String::from_utf8_lossy(bytes))).collect())
 }
 
-/// Writes everything below `directory`; says where, and how much of its channel it takes.
+/// Writes all files below `directory`; returns the path, and the used share of the channel's limit.
 fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Result<String, String> {
     let channel = facts.spec.channel;
     let answer = rendered.answer.as_ref().map(|answer| answer.as_bytes()).unwrap_or_default();

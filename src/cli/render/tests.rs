@@ -1,4 +1,4 @@
-//! `capw render` on files, as a person calls it.
+//! Tests of `capw render` with files, as a person calls it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ spec:
       windowsRelease: \"2025\"
 ";
 
-/// A file that lives as long as the directory.
+/// A file that is deleted with the directory.
 fn file(directory: &tempfile::TempDir, text: &str) -> String {
     let path = directory.path().join("in.yaml");
     fs::write(&path, text).unwrap();
@@ -94,7 +94,7 @@ fn flags_and_documents_are_put_together() {
     assert!(said.contains("apiServerEndpoint: 'other:6443'") && !said.contains("shutdownGracePeriod:"), "{said}");
 }
 
-/// A kubelet that is newer than the API server is refused for machines of a deployment and of a pool.
+/// A kubelet that is newer than the API server is refused, for machines of a deployment and of a pool.
 #[test]
 fn a_kubelet_is_not_newer_than_the_control_plane() {
     let directory = tempfile::tempdir().unwrap();

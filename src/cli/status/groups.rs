@@ -1,4 +1,4 @@
-//! What is said of the objects that machines belong to.
+//! Reports the state of the objects that machines belong to.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) const CONTROL_PLANE: &str = "ExternalControlPlane";
 pub(super) const HYPERVISOR: &str = "WindowsHypervisor";
 pub(super) const TEMPLATE: &str = "WindowsMachineTemplate";
 
-/// What is worth knowing of a Cluster, if it can be read.
+/// The relevant facts about a Cluster, if it can be read.
 pub(super) fn facts_of_cluster(cluster: Option<&Cluster>) -> Vec<String> {
     let Some(cluster) = cluster else { return Vec::new() };
     let paused = cluster.is_paused().then(|| "paused".to_owned());
@@ -48,7 +48,7 @@ pub(super) fn windows_cluster(objects: &Objects, object: &WindowsCluster, now: T
     let status = object.status.clone().unwrap_or_default();
     let known = status.components.unwrap_or_default();
     let mut said = troubles::of(&status.conditions, now);
-    // The hypervisors say it themselves.
+    // The hypervisors report this themselves.
     said.retain(|trouble| trouble.reason != Reason::HypervisorUnreachable.as_str() || objects.hypervisors.is_empty());
     // The condition is the sum of these findings.
     said.retain(|trouble| !known.findings.iter().any(|finding| finding.reason == trouble.reason));
@@ -80,13 +80,13 @@ fn finding_trouble(finding: &ComponentFinding, seconds: Option<i64>) -> Trouble 
     }
 }
 
-/// Something that takes longer than a VM does not go on by itself.
+/// A trouble that lasts longer than the creation of a VM does not resolve automatically.
 fn late(trouble: Trouble) -> Trouble {
     let is_late = trouble.seconds.is_some_and(|seconds| seconds > Phase::Provisioning.limit().as_secs());
     Trouble { state: if is_late { State::Hangs } else { trouble.state }, ..trouble }
 }
 
-/// Those that machines of a cluster or pool are on, and those that they may be on.
+/// The hypervisors that the machines of a cluster or pool use or may use.
 pub(super) fn hypervisors(
     objects: &Objects,
     namespace: &str,
@@ -103,7 +103,7 @@ pub(super) fn hypervisors(
     found.filter_map(|object| Some(hypervisor(object, *used.get(&object.name_any())?, now))).collect()
 }
 
-/// `machines`: so many are on it.
+/// Reports a hypervisor. `machines` is the number of machines on it.
 pub(super) fn hypervisor(object: &WindowsHypervisor, machines: usize, now: Timestamp) -> Entry {
     let driver = object.spec.driver().map(str::to_owned);
     let count = if machines == 1 { "1 machine".to_owned() } else { format!("{machines} machines") };
@@ -111,7 +111,7 @@ pub(super) fn hypervisor(object: &WindowsHypervisor, machines: usize, now: Times
     Entry::new(HYPERVISOR, ObjectKey::of(&object.metadata), driver.into_iter().chain([count]).collect(), troubles, Vec::new())
 }
 
-/// How many of the machines are ready, and the others.
+/// Returns the number of ready machines, and the entries of the others.
 fn members<'a>(objects: &Objects, machines: impl Iterator<Item = &'a WindowsMachine>, now: Timestamp) -> (usize, Vec<Entry>) {
     let all: Vec<Option<Entry>> = machines.map(|object| machine(objects, object, now)).collect();
     (all.iter().filter(|entry| entry.is_none()).count(), all.into_iter().flatten().collect())
@@ -145,7 +145,7 @@ pub(super) fn deployment<'a>(
     Entry::new("MachineDeployment", key, facts, missing.into_iter().chain(scaling).collect(), entries)
 }
 
-/// `around`: objects that are shown before its machines.
+/// Reports a pool. `around` are the objects that are shown before its machines.
 pub(super) fn pool<'a>(
     objects: &Objects,
     object: &WindowsNodePool,
@@ -155,7 +155,7 @@ pub(super) fn pool<'a>(
 ) -> Entry {
     let (ready, entries) = members(objects, machines, now);
     let status = object.status.clone().unwrap_or_default();
-    // The controller sees Nodes too.
+    // The controller's count includes its view of the Nodes.
     let ready = status.ready_replicas.and_then(|count| usize::try_from(count).ok()).unwrap_or(ready);
     let owner = capi::owner(object.metadata.owner_references.as_ref(), GROUP, "MachinePool").map(|owner| format!("MachinePool {}", owner.name));
     let facts = owner.into_iter().chain([ready_of(ready, status.desired_replicas.unwrap_or(object.spec.replicas))]).collect();
@@ -166,7 +166,7 @@ pub(super) fn pool<'a>(
     Entry::new("WindowsNodePool", ObjectKey::of(&object.metadata), facts, troubles, objects)
 }
 
-/// Machines that neither a MachineDeployment nor a pool has made, if there are any.
+/// Reports machines that neither a MachineDeployment nor a pool created, if any exist.
 pub(super) fn others<'a>(objects: &Objects, namespace: &str, machines: impl Iterator<Item = &'a WindowsMachine>, now: Timestamp) -> Option<Entry> {
     let (ready, entries) = members(objects, machines, now);
     let all = ready + entries.len();

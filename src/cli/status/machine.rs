@@ -1,4 +1,4 @@
-//! One machine: whether it is ready, and if not, why.
+//! Reports one machine: whether it is ready, and if not, why.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -16,21 +16,21 @@ use crate::domain::age::seconds;
 use crate::kinds::machine::decide::phase::{Phase, phase};
 use crate::kinds::machine::decide::vm::node_trouble;
 
-/// As Cluster API calls it.
+/// Cluster API's reason for a Node that is not ready.
 const NODE_NOT_READY: &str = "NodeNotReady";
 
-/// The worst of what keeps the machine from being ready; `None`: it is.
+/// Returns the worst trouble that keeps the machine from being ready; `None`: the machine is ready.
 pub(super) fn machine(objects: &Objects, object: &WindowsMachine, now: Timestamp) -> Option<Entry> {
     let owner = owner(objects, object);
     let mut all = troubles::of(conditions(object), now);
     let joined = condition::find(conditions(object), ConditionType::NodeJoined).filter(|joined| joined.status == "True");
     match joined {
-        // Its Node is to go.
+        // The machine's Node will be deleted.
         _ if object.metadata.deletion_timestamp.is_some() => {}
         Some(joined) => all.extend(node(joined, owner, now)),
         None => all.extend(config(objects, object, owner, now)),
     }
-    // Of equal ones the first is the nearest to the machine.
+    // Of equally bad troubles, the first is the closest to the machine.
     let worst = all.into_iter().reduce(|worst, next| if next.state > worst.state { next } else { worst });
     let mut worst = worst.or_else(|| waits(object, now))?;
     if is_over_time(object, now) {
@@ -43,13 +43,13 @@ fn conditions(object: &WindowsMachine) -> &[Condition] {
     object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default()
 }
 
-/// Its Machine of Cluster API.
+/// Returns Cluster API's Machine.
 fn owner<'a>(objects: &'a Objects, object: &WindowsMachine) -> Option<&'a Machine> {
     let owner = capi::machine_owner(object.metadata.owner_references.as_ref())?;
     objects.machines.iter().find(|machine| machine.metadata.uid.as_deref() == Some(&owner.uid))
 }
 
-/// What is wrong with its configuration: the machine waits for what is made of it.
+/// Returns the trouble of the machine's configuration, because the machine waits for the bootstrap data.
 fn config(objects: &Objects, object: &WindowsMachine, owner: Option<&Machine>, now: Timestamp) -> Option<Trouble> {
     let name = config_of(object, owner);
     let is_its = |meta: &ObjectMeta| meta.name.as_ref() == Some(&name) && meta.namespace == object.metadata.namespace;
@@ -58,12 +58,12 @@ fn config(objects: &Objects, object: &WindowsMachine, owner: Option<&Machine>, n
     Some(Trouble { message: format!("WindowsBootstrapConfig {name}: {}", worst.message), ..worst })
 }
 
-/// What is wrong with a Node that has joined.
+/// Returns the trouble of a Node that has joined.
 fn node(joined: &Condition, owner: Option<&Machine>, now: Timestamp) -> Option<Trouble> {
     let said = owner.and_then(|machine| machine.status.as_ref()).map(|status| status.conditions.as_slice()).unwrap_or_default();
     let why = node_trouble(joined);
     let Some(ready) = condition::find(said, NODE_READY) else {
-        // Of a standalone pool: since when is not said.
+        // For a standalone pool, the start time is unknown.
         return Some(Trouble { state: State::Hangs, reason: NODE_NOT_READY.to_owned(), message: why?.to_owned(), ..Trouble::default() });
     };
     if ready.status == "True" {
@@ -74,7 +74,7 @@ fn node(joined: &Condition, owner: Option<&Machine>, now: Timestamp) -> Option<T
     Some(Trouble { message: why.map_or(trouble.message, str::to_owned), ..trouble })
 }
 
-/// A machine that has said nothing yet, or says nothing of its removal.
+/// Reports a machine that has no condition yet, or no condition for its removal.
 fn waits(object: &WindowsMachine, now: Timestamp) -> Option<Trouble> {
     let (phase, since) = phase(object).filter(|(phase, _)| *phase != Phase::Joined)?;
     let message = "its conditions do not say yet what it waits for; look at CAPW's log if that lasts".to_owned();

@@ -1,4 +1,4 @@
-//! `capw status`: what hangs in the management cluster, and why.
+//! `capw status`: the objects in the management cluster that hang, and why.
 
 mod groups;
 mod machine;

@@ -1,4 +1,4 @@
-//! What the management cluster has of the kinds that `capw status` looks at: one list of each.
+//! The objects in the management cluster that `capw status` reads: one list of each kind.
 
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{Cluster, Machine, MachineDeployment};
@@ -10,7 +10,7 @@ use crate::api::pool::WindowsNodePool;
 use crate::kube_api::cluster::{self, Kind};
 use crate::kube_api::error::ApiError;
 
-/// The objects. A kind that is not installed has none.
+/// The objects. A kind that is not installed has no objects.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub clusters: Vec<Cluster>,
@@ -20,16 +20,16 @@ pub(super) struct Objects {
     pub windows_clusters: Vec<WindowsCluster>,
     pub hypervisors: Vec<WindowsHypervisor>,
     pub pools: Vec<WindowsNodePool>,
-    /// `None`: they could not be listed, so one that is not there may be there.
+    /// `None`: the templates could not be listed, so a missing template may exist.
     pub templates: Option<Vec<WindowsMachineTemplate>>,
     pub windows_machines: Vec<WindowsMachine>,
     pub configs: Vec<WindowsBootstrapConfig>,
-    /// What could not be listed, and why.
+    /// The kinds that could not be listed, and why.
     pub not_looked_at: Vec<String>,
 }
 
 impl Objects {
-    /// Those in a namespace, or in all of them. Fails if the API server does not answer, or does not know who asks.
+    /// Reads the objects in a namespace, or in all namespaces. Fails if the API server does not answer, or does not accept the user's identity.
     pub async fn read(cluster: &cluster::Cluster, namespace: Option<&str>) -> Result<Self, String> {
         let mut reader = Reader { cluster, namespace, not_looked_at: Vec::new() };
         Ok(Self {
@@ -55,9 +55,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// All objects of a kind; `None` if they cannot be listed.
+    /// Lists all objects of a kind; `None` if they cannot be listed.
     async fn list<K: Kind>(&mut self) -> Result<Option<Vec<K>>, String> {
-        // A standalone pool needs no Cluster API, and a machine of another bootstrap provider none of our configurations.
+        // A standalone pool needs no Cluster API, and a machine with another bootstrap provider needs none of our configurations.
         match self.cluster.list_served(self.namespace).await {
             Ok(found) => Ok(Some(found)),
             Err(error @ (ApiError::Unauthorized(_) | ApiError::Unreachable(_) | ApiError::Throttled { .. })) => Err(error.to_string()),

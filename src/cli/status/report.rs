@@ -1,4 +1,4 @@
-//! What `capw status` says: a tree of objects, each with what is wrong with it.
+//! The report of `capw status`: a tree of objects, each with its troubles.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use super::objects::Objects;
 use super::tree;
 use crate::api::name::ObjectKey;
 
-/// The answer.
+/// The output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// One sentence.
+    /// A summary in one sentence.
     pub verdict: String,
-    /// Objects that hang. One that belongs to several others counts once.
+    /// The number of objects that hang. An object that belongs to several others counts once.
     pub hangs: usize,
     pub under_way: usize,
-    /// Clusters, standalone pools, and what belongs to none.
+    /// Clusters, standalone pools, and objects that belong to neither.
     pub objects: Vec<Entry>,
-    /// What could not be looked at, and why.
+    /// The kinds that could not be read, and why.
     pub not_looked_at: Vec<String>,
 }
 
-/// An object, with those that belong to it.
+/// An object, with the objects that belong to it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
@@ -33,46 +33,46 @@ pub(super) struct Entry {
     pub namespace: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its own, whatever the objects below it are.
+    /// The object's own state, whatever the state of the objects below it.
     pub state: State,
-    /// What is worth knowing even if all is well.
+    /// Relevant facts even if no trouble exists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<String>,
-    /// Worst first.
+    /// The troubles, worst first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<Trouble>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<Entry>,
 }
 
-/// How an object is.
+/// The state of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum State {
     #[default]
     Well,
-    /// It is not as it should be yet, and goes on by itself.
+    /// The object is not ready yet, and progresses automatically.
     UnderWay,
-    /// Somebody has to do something, or it takes longer than it should.
+    /// The user must act, or progress takes longer than expected.
     Hangs,
 }
 
-/// What keeps an object from being well.
+/// A problem of an object.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
-    /// That of the object while this is the worst.
+    /// The state of the object if this trouble is the worst.
     pub state: State,
-    /// As in the condition.
+    /// The reason in the condition.
     pub reason: String,
     pub message: String,
-    /// What to do, if the message does not say it.
+    /// The remedy, if the message does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// The command that puts it right.
+    /// The command that fixes the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// For how long.
+    /// The duration of the trouble.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<i64>,
 }
@@ -83,7 +83,7 @@ impl Entry {
         Self { kind, namespace: key.namespace, name: key.name, state, facts, troubles, objects }
     }
 
-    /// Adds kind, namespace and name of all objects here that are in this state.
+    /// Adds the kind, namespace and name of this object and those below it, if they are in this state.
     fn in_state<'a>(&'a self, state: State, found: &mut BTreeSet<(&'a str, &'a str, &'a str)>) {
         if self.state == state {
             found.insert((self.kind, &self.namespace, &self.name));
@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-/// Of everything, or of the Cluster or standalone pool of that name.
+/// Reports all objects, or the Cluster or standalone pool of this name.
 pub(super) fn report(objects: &Objects, name: Option<&str>, now: Timestamp) -> Result<Report, String> {
     let entries = tree::tree(objects, name, now);
     if let (Some(name), []) = (name, entries.as_slice()) {

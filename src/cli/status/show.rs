@@ -1,4 +1,4 @@
-//! The report as a person reads it.
+//! Formats the report for people.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +25,12 @@ fn has_machine_that_hangs(entry: &Entry) -> bool {
 
 struct Tree<'a> {
     text: String,
-    /// Those that were shown: one may be for several findings.
+    /// The commands that were shown: one command may fix several findings.
     commands: BTreeSet<&'a str>,
 }
 
 impl<'a> Tree<'a> {
-    /// `first` is put before its own line, `rest` before those below.
+    /// Formats an entry. `first` is the prefix of its own line, `rest` of the lines below.
     fn entry(&mut self, entry: &'a Entry, parent: Option<&Entry>, first: &str, rest: &str) {
         self.line(first, &title(entry, parent));
         let below = if entry.objects.is_empty() { "   " } else { "│  " };
@@ -65,7 +65,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The namespace is that of the object above.
+/// The title omits a namespace that the entry shares with its parent.
 fn title(entry: &Entry, parent: Option<&Entry>) -> String {
     let namespace = parent.is_none().then_some(entry.namespace.as_str());
     let name = namespace.into_iter().chain([entry.name.as_str()]).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
@@ -73,12 +73,12 @@ fn title(entry: &Entry, parent: Option<&Entry>) -> String {
     format!("{} {name}", entry.kind).trim_end().to_owned() + &facts
 }
 
-/// Messages come from hypervisors and guests too.
+/// Joins a message to one line, because hypervisors and guests write messages too.
 fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A length of time, as exact as is of use.
+/// Formats a duration with a useful precision.
 fn lasting(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),

@@ -1,4 +1,4 @@
-//! `capw status` on objects as the API server has them.
+//! Tests of `capw status` with objects as the API server returns them.
 
 use std::process::ExitCode;
 
@@ -79,7 +79,7 @@ fn one_cluster_or_one_standalone_pool_by_its_name() {
         let roots: Vec<&str> = shown.lines().filter(|line| line.contains(" lab/")).collect();
         assert!(roots.len() == 1 && roots[0].starts_with(root), "{name}: {shown}");
     }
-    // The pool of a MachinePool is in its Cluster, and a Cluster without anything of ours has nothing to say.
+    // The pool of a MachinePool is part of its Cluster, and a Cluster without CAPW's objects is not reported.
     for name in ["of-core", "linux-only", "nobody"] {
         let error = report(&all, Some(name), now()).unwrap_err();
         assert!(error.contains(name) && error.contains("-n NAME"), "{error}");
@@ -238,7 +238,7 @@ fn a_windows_cluster_of_standalone_pools_stands_alone() {
     }
 }
 
-/// The lists, in their order.
+/// The lists, in order.
 const KINDS: [&str; 10] = [
     "infrastructure.cluster.x-k8s.io/v1alpha1 windowsmachines",
     "infrastructure.cluster.x-k8s.io/v1alpha1 windowsnodepools",
@@ -266,7 +266,7 @@ async fn each_kind_is_listed_once_and_one_that_is_not_installed_has_no_objects()
     for namespace in [Some("lab"), None] {
         let answer = |kind: &&str| {
             let request = request(kind, namespace);
-            // Without Cluster API.
+            // Cluster API is not installed.
             if kind.starts_with("cluster.x-k8s.io") { refuse(&request, 404, "Failed to parse error data") } else { step(&request, empty()) }
         };
         let (client, script) = Script::new(KINDS.iter().map(answer).collect());

@@ -1,4 +1,4 @@
-//! Which object belongs to which, by the labels and references that the controllers go by.
+//! Builds the tree of objects, by the labels and references that the controllers use.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::api::name::ObjectKey;
 use crate::api::pool::WindowsNodePool;
 use crate::kinds::pool::decide::build::is_of;
 
-/// Each Cluster, each standalone pool, and each WindowsCluster of such pools, or those of this name only; without a name also what belongs to none.
+/// Returns each Cluster, standalone pool, and WindowsCluster of such pools, or only the one with this name; without a name, also unassigned objects.
 pub(super) fn tree(objects: &Objects, name: Option<&str>, now: Timestamp) -> Vec<Entry> {
     let is_asked = |key: &ObjectKey| name.is_none_or(|name| key.name == name);
     let clusters = cluster_keys(objects).into_iter().filter(is_asked);
@@ -46,7 +46,7 @@ fn key(entry: &Entry) -> ObjectKey {
     ObjectKey::new(&entry.namespace, &entry.name)
 }
 
-/// The Clusters, also those that only other objects name: they may be hidden from the person who asks.
+/// The Clusters, including Clusters that only other objects name, because the user may lack the permission to read them.
 fn cluster_keys(objects: &Objects) -> BTreeSet<ObjectKey> {
     let clusters = objects.clusters.iter().map(|cluster| ObjectKey::of(&cluster.metadata));
     clusters
@@ -58,7 +58,7 @@ fn cluster_keys(objects: &Objects) -> BTreeSet<ObjectKey> {
         .collect()
 }
 
-/// The Cluster of an object.
+/// Returns the Cluster of an object.
 fn cluster_of(meta: &ObjectMeta) -> Option<ObjectKey> {
     let ClusterRef { namespace, source } = ClusterRef::of(meta)?;
     match source {
@@ -83,7 +83,7 @@ fn is_of_a_pool(objects: &Objects, machine: &WindowsMachine) -> bool {
     objects.pools.iter().any(|pool| is_of(&machine.metadata, &pool.uid().unwrap_or_default()))
 }
 
-/// `None`: nothing of CAPW belongs to it.
+/// Reports a Cluster. `None`: no object of CAPW belongs to the Cluster.
 fn cluster(objects: &Objects, key: ObjectKey, now: Timestamp) -> Option<Entry> {
     let cluster = objects.clusters.iter().find(|cluster| ObjectKey::of(&cluster.metadata) == key);
     let names = |reference: Option<&Reference>, kind: &str, meta: &ObjectMeta| {
@@ -123,7 +123,7 @@ fn of_pool<'a>(objects: &'a Objects, pool: &WindowsNodePool) -> impl Iterator<It
     objects.windows_machines.iter().filter(move |machine| is_of(&machine.metadata, &uid))
 }
 
-/// A pool that belongs to no Cluster.
+/// Reports a pool that belongs to no Cluster.
 fn alone(objects: &Objects, pool: &WindowsNodePool, now: Timestamp) -> Entry {
     let machines: Vec<&WindowsMachine> = of_pool(objects, pool).collect();
     let hypervisors = groups::hypervisors(objects, &pool.namespace().unwrap_or_default(), None, &machines, now);

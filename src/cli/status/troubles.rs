@@ -1,4 +1,4 @@
-//! What conditions say that is not as it should be.
+//! Finds troubles in conditions.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use crate::api::condition::{self, ConditionType, Reason};
 use crate::cli::output::plain;
 use crate::domain::age::seconds;
 
-/// What the conditions of one of our objects say, worst first, each reason once: Ready repeats what another condition says.
+/// Returns the troubles in an object's conditions, worst first, each reason once, because Ready repeats another condition.
 pub(super) fn of(conditions: &[Condition], now: Timestamp) -> Vec<Trouble> {
     let mut wrong: Vec<&Condition> = conditions.iter().filter(|condition| is_wrong(condition)).collect();
     wrong.sort_by_key(|condition| (Reverse(state(condition)), condition.type_ != ConditionType::Ready.as_ref()));
@@ -20,14 +20,14 @@ pub(super) fn of(conditions: &[Condition], now: Timestamp) -> Vec<Trouble> {
             troubles.push(trouble(condition, state(condition), now));
         }
     }
-    // What is wrong stays as it is.
+    // While reconciliation is paused, troubles persist.
     if let Some(paused) = condition::find(conditions, ConditionType::Paused).filter(|paused| paused.status == "True" && !troubles.is_empty()) {
         troubles.insert(0, trouble(paused, State::Hangs, now));
     }
     troubles
 }
 
-/// A condition as a trouble.
+/// Converts a condition to a trouble.
 pub(super) fn trouble(condition: &Condition, state: State, now: Timestamp) -> Trouble {
     let known = Reason::from_name(&condition.reason).filter(|_| condition.message.is_empty());
     Trouble {
@@ -40,7 +40,7 @@ pub(super) fn trouble(condition: &Condition, state: State, now: Timestamp) -> Tr
     }
 }
 
-/// Whether one of our conditions says that something is not as it should be. Paused does not by itself.
+/// Whether one of our conditions reports a trouble. Paused alone is no trouble.
 fn is_wrong(condition: &Condition) -> bool {
     let Some(type_) = ConditionType::ALL.iter().find(|type_| condition.type_ == type_.as_str()) else { return false };
     match type_ {
@@ -50,7 +50,7 @@ fn is_wrong(condition: &Condition) -> bool {
     }
 }
 
-/// A reason that this program does not know, of a newer controller, counts as a problem.
+/// An unknown reason, from a newer controller, counts as a problem.
 fn state(condition: &Condition) -> State {
     if Reason::from_name(&condition.reason).is_none_or(Reason::is_problem) { State::Hangs } else { State::UnderWay }
 }

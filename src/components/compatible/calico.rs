@@ -1,4 +1,4 @@
-//! Calico: what its operator refuses as soon as Windows is switched on, and what its Windows side does not have.
+//! Calico: the settings that its operator refuses once Windows is enabled, and the features that its Windows side lacks.
 
 use serde_json::json;
 
@@ -12,11 +12,11 @@ pub(super) fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<Str
     Finding { reason, object: at.object.clone(), field: at.field.clone(), message: message.into(), patch: None, remedy: remedy.into() }
 }
 
-/// Calico's own way, for the reader: living pools are never changed by us.
+/// Calico's own procedure, for the user: CAPW never changes a pool in use.
 const NEW_POOL: &str = "CAPW never changes a pool in use. Move pods to a new one as Calico's page \"Migrate from one IP pool to another\" says: \
     make a pool with VXLAN on other addresses, disable the old one, let all pods start again, delete it";
 
-/// Encapsulations that Windows does not have. Where the operator made the pool, its field is the one to change.
+/// Reports an encapsulation that Windows lacks. If the operator created the pool, the user must change the operator's field.
 fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
     let at = &pool.encapsulation;
     let asked = calico.asked.iter().find(|asked| asked.value != at.value);
@@ -69,7 +69,7 @@ fn bgp_with_vxlan(calico: &Calico) -> Option<Finding> {
     Some(Finding { patch, ..finding(Reason::BgpWithVxlan, &calico.bgp, message, remedy) })
 }
 
-/// Without either, nothing that Calico has on Windows leads to other nodes.
+/// Without BGP and VXLAN, Calico on Windows has no route to other nodes.
 fn neither_bgp_nor_vxlan(calico: &Calico) -> Option<Finding> {
     let pool = calico.pool().filter(|pool| pool.encapsulation.value == Encapsulation::None && !calico.bgp.value)?;
     let message = format!("the pool {} has no encapsulation, and BGP is off: Calico on Windows has either BGP or VXLAN", pool.network);
@@ -81,7 +81,7 @@ fn strict_affinity(calico: &Calico) -> Option<Finding> {
     let at = calico.strict_affinity.as_ref().filter(|setting| !setting.value)?;
     let (spec, how) = match calico.has_ipam_configuration {
         true => (json!({"spec": {"strictAffinity": true}}), "apply the patch"),
-        // A new object would not give out blocks by itself.
+        // A new object would not allocate blocks by default.
         false => {
             (json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}), "make the object with the fields of the patch: there is none")
         }
@@ -92,7 +92,7 @@ fn strict_affinity(calico: &Calico) -> Option<Finding> {
     Some(Finding { patch: Some(Patch::Merge(spec)), ..finding(Reason::StrictAffinityOff, at, message, remedy) })
 }
 
-/// VNI and port of VXLAN.
+/// Checks the VNI and port of VXLAN.
 fn tunnel(calico: &Calico) -> Vec<Finding> {
     let mut found = Vec::new();
     if !calico.pool().is_some_and(|pool| pool.encapsulation.value.is_vxlan()) {
@@ -138,7 +138,7 @@ fn dataplane(calico: &Calico) -> Option<Finding> {
     Some(finding(Reason::NetworkUnsupported, at, message, "change to Iptables or Nftables; pods lose their connections while it rolls out"))
 }
 
-/// What the Installation says and pools do not, and what pools say and nodes do not.
+/// Reports a setting of the Installation that the pools do not have, or a setting of the pools that the nodes do not use.
 fn not_rolled_out(calico: &Calico) -> Option<Finding> {
     if let Some(asked) = calico.asked.first() {
         let message = format!("{} asks for {}, and the pool in use has another encapsulation", asked.object, asked.value.as_str());
@@ -163,7 +163,7 @@ fn not_rolled_out(calico: &Calico) -> Option<Finding> {
     ))
 }
 
-/// Overlay networks of Windows have IPv4 only, and so have all of Calico's on Windows.
+/// Overlay networks on Windows support IPv4 only, and so do all of Calico's networks on Windows.
 fn families(calico: &Calico) -> Option<Finding> {
     let six = calico.pools.iter().find(|pool| !pool.network.is_ipv4())?;
     let at = &six.encapsulation;
@@ -184,7 +184,7 @@ fn families(calico: &Calico) -> Option<Finding> {
 pub fn judge(calico: &Calico, side: &LinuxSide) -> Vec<Finding> {
     let four: Vec<&Pool> = calico.pools.iter().filter(|pool| pool.network.is_ipv4()).collect();
     let mut found: Vec<Finding> = four.iter().filter_map(|pool| encapsulation(calico, pool)).collect();
-    // Where Calico does not manage the addresses, there are no blocks.
+    // If Calico does not manage the addresses, no blocks exist.
     found.extend(four.iter().filter(|_| calico.strict_affinity.is_some()).filter_map(|pool| small_block(pool)));
     found.extend(tunnel(calico));
     let others =

@@ -1,4 +1,4 @@
-//! Flannel: what flanneld.exe refuses, and what would silently be another network.
+//! Flannel: the settings that flanneld.exe refuses, and the settings that would silently create a different network.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUME
 use crate::components::place::ObjectRef;
 use crate::components::room::in_part;
 
-/// How flanneld takes up what is written.
+/// The way to make flanneld use the configured settings.
 fn restart(flannel: &Flannel) -> String {
     match &flannel.daemon_set {
         Some(set) => format!("`kubectl rollout restart {}`", set.for_kubectl()),
@@ -21,13 +21,13 @@ fn vni_is_right(vni: u32) -> bool {
     (LEAST_VNI..=MOST_VNI).contains(&vni)
 }
 
-/// Sets a field that may be written in any case, as Go reads it.
+/// Sets a field. An existing field may have any case, because Go ignores the case.
 fn set(fields: &mut Map<String, Value>, key: &str, value: Value) {
     fields.retain(|written, _| !written.eq_ignore_ascii_case(key));
     fields.insert(key.to_owned(), value);
 }
 
-/// `net-conf.json` with all that is wrong put right: a patch replaces the whole text, and one must not undo another.
+/// `net-conf.json` with all problems corrected: each patch replaces the whole text, so it must not undo another patch.
 fn fixed(config: &Config) -> Value {
     let mut all = config.value.as_object().cloned().unwrap_or_default();
     let written = all.iter().find(|(key, _)| key.eq_ignore_ascii_case("Backend")).and_then(|(_, value)| value.as_object());
@@ -49,7 +49,7 @@ fn fixed(config: &Config) -> Value {
     json!({"data": {NET_CONF: text}})
 }
 
-/// Of the settings of VXLAN in the ConfigMap.
+/// Checks the VXLAN settings in the ConfigMap.
 fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
     let remedy =
         format!("apply the patch, then {}: pods on Linux nodes do not reach those on other nodes until all have restarted", restart(flannel));
@@ -93,7 +93,7 @@ fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
     found
 }
 
-/// Of a flanneld that is a part of another program: only nodes tell, and its settings are flags.
+/// Checks a flanneld that is part of another program: only nodes show its settings, which are flags.
 fn embedded(flannel: &Flannel, network: &Network) -> Vec<Finding> {
     let Some(node) = flannel.shown.first() else { return Vec::new() };
     let remedy = "start every server and agent with `--flannel-conf=FILE`; FILE is a net-conf.json with \
@@ -119,11 +119,11 @@ fn embedded(flannel: &Flannel, network: &Network) -> Vec<Finding> {
     found
 }
 
-/// Nodes that do not use what is written, or, where nothing is written, not what the others use.
+/// Reports nodes that do not use the configured settings, or, if none are configured, the settings of most nodes.
 fn not_rolled_out(flannel: &Flannel, network: &Network) -> Option<Finding> {
     let backend = flannel.config.as_ref().map(|config| &config.backend);
     let kind = backend.map_or(network.mode.as_ref(), |backend| backend.kind.as_ref())?;
-    // flanneld writes 16 bits of the VNI.
+    // flanneld writes only 16 bits of the VNI.
     let vni = backend.map_or(network.vni, |backend| backend.vni).map(|vni| vni & MOST_VNI);
     let other_vni = |shown: Option<u32>| kind == "vxlan" && vni.is_some() && shown.is_some() && shown != vni;
     let others = flannel.shown.iter().filter(|shown| shown.kind != *kind || other_vni(shown.vni));
@@ -145,14 +145,14 @@ fn not_rolled_out(flannel: &Flannel, network: &Network) -> Option<Finding> {
     })
 }
 
-/// A few of their names.
+/// Lists a few of the nodes' names.
 fn some(nodes: &[&Shown]) -> String {
     const FEW: usize = 5;
     let names: Vec<&str> = nodes.iter().take(FEW).map(|shown| shown.object.name.as_str()).collect();
     names.join(", ") + if nodes.len() > FEW { ", …" } else { "" }
 }
 
-/// Backends that Windows does not have.
+/// Reports a backend that Windows lacks.
 fn unsupported(flannel: &Flannel, mode: &str) -> Finding {
     let (object, field) = match (&flannel.config, flannel.shown.first()) {
         (Some(config), _) => (config.object.clone(), format!("{}.Backend.Type", config.field)),
@@ -173,7 +173,7 @@ fn unsupported(flannel: &Flannel, mode: &str) -> Finding {
     }
 }
 
-/// flanneld knows IPv4 only on Windows, with vxlan and with host-gw.
+/// On Windows, flanneld supports IPv4 only, with vxlan and with host-gw.
 fn families(flannel: &Flannel) -> Option<Finding> {
     let written = flannel.config.as_ref().filter(|config| config.ipv6);
     let shown = flannel.shown.iter().find(|shown| shown.ipv6);
@@ -193,7 +193,7 @@ fn families(flannel: &Flannel) -> Option<Finding> {
     Some(Finding { reason, object, field, message: message.into(), patch: None, remedy: remedy.into() })
 }
 
-/// Parts of the network that have no room for pods.
+/// Reports a node's block that is too small for pods.
 fn small_blocks(nodes: &[Node]) -> Option<Finding> {
     let blocks = nodes.iter().flat_map(|node| node.blocks.iter().filter(|block| block.is_ipv4()).map(move |block| (node, block)));
     let (node, block) = blocks.into_iter().find(|(_, block)| in_part(**block) < LEAST_PODS)?;
@@ -209,7 +209,7 @@ fn small_blocks(nodes: &[Node]) -> Option<Finding> {
 
 pub fn judge(flannel: &Flannel, network: &Network, nodes: &[Node]) -> Vec<Finding> {
     let mut found: Vec<Finding> = not_rolled_out(flannel, network).into_iter().chain(small_blocks(nodes)).collect();
-    // What is written counts for tomorrow, what nodes show for today.
+    // The configured backend applies after the next restart, and the nodes show the current backend.
     let written = flannel.config.as_ref().and_then(|config| config.backend.kind.as_deref());
     let kinds = [written, network.mode.as_deref()].into_iter().flatten();
     let (supported, others): (Vec<&str>, Vec<&str>) = kinds.partition(|kind| ["vxlan", "host-gw"].contains(kind));

@@ -1,4 +1,4 @@
-//! Which settings of the Linux side cannot be carried to Windows (pure). One file per family of networks.
+//! Finds the settings of the Linux side that Windows nodes cannot use (pure). One file per family of networks.
 
 mod calico;
 mod flannel;
@@ -11,24 +11,24 @@ use super::linux_side::{Kind, LinuxSide, Settings};
 use super::place::{ObjectRef, Unreadable};
 use crate::api::condition::Reason;
 
-/// The least VNI that HNS has.
+/// The lowest VNI that HNS supports.
 const LEAST_VNI: u32 = 4096;
-/// The most that a route of HNS to another node can name.
+/// The highest VNI that an HNS route to another node supports.
 const MOST_VNI: u32 = u16::MAX as u32;
-/// The only port that HNS has for VXLAN.
+/// The only VXLAN port that HNS supports.
 pub const PORT: u32 = 4789;
-/// How many pods a node must have room for: with fewer, no node is of use. Whether it has room for as many as its kubelet takes is judged where the
-/// configuration of its kubelet is made.
+/// The number of pods that a node must have room for: with fewer, the node is useless. Whether it has room for as many pods as its kubelet accepts
+/// is checked where the configuration of its kubelet is created.
 const LEAST_PODS: u64 = 16;
 
-/// What stands in the way of Windows nodes, worst first. Empty: nothing does.
+/// Returns the problems that keep Windows nodes out, worst first. Empty: no problem exists.
 pub fn judge(side: &LinuxSide) -> Vec<Finding> {
     let mut found: Vec<Finding> = side.unreadable.iter().map(unreadable).collect();
     if !side.nodes.iter().any(|node| !node.windows) {
         found.push(no_linux_nodes());
     }
     match refused(side) {
-        // Settings of a network that Windows nodes cannot be on do not matter.
+        // If Windows nodes cannot join the network at all, its settings do not matter.
         Some(refused) => found.push(refused),
         None => {
             found.extend(match &side.network.settings {
@@ -39,12 +39,12 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
                 Settings::Aws(aws) => others::aws(aws),
                 Settings::None | Settings::Unknown(_) => Vec::new(),
             });
-            // A family's own finding names the setting.
+            // A finding of the network's own family is better, because it names the setting.
             let told = found.iter().any(|finding| finding.reason == Reason::Ipv6Only);
             found.extend(ranges::judge(side).into_iter().filter(|finding| !(told && finding.reason == Reason::Ipv6Only)));
         }
     }
-    // Last of all: once it is on, Calico's operator refuses what Windows nodes cannot be on, and manages Linux nodes no more either.
+    // This check is last: once Windows is enabled, Calico's operator refuses incompatible settings and no longer manages Linux nodes.
     if found.iter().all(|finding| is_warning(finding.reason)) {
         found.extend(operator::switch(side));
     }
@@ -74,7 +74,7 @@ fn no_linux_nodes() -> Finding {
     }
 }
 
-/// A network that is not known, or that Windows nodes cannot be on.
+/// Reports a network that is unknown, or that Windows nodes cannot join.
 fn refused(side: &LinuxSide) -> Option<Finding> {
     let network = &side.network;
     let object = || side.nodes.iter().find(|node| !node.windows).map_or_else(|| ObjectRef::new("Node", None, "*"), |node| node.object.clone());

@@ -1,7 +1,7 @@
-//! What Calico's operator has to know before it brings Calico to Windows nodes, and the switch that makes it do so.
+//! The settings that Calico's operator needs before it installs Calico on Windows nodes, and the switch that enables this installation.
 //!
-//! Once that is on, it refuses an Installation without one of these, and renders nothing for Linux nodes either:
-//! <https://github.com/tigera/operator/blob/v1.42.3/pkg/controller/installation/validation.go>. How it renders Windows:
+//! Once the switch is on, the operator refuses an Installation without one of these settings, and renders nothing for Linux nodes either:
+//! <https://github.com/tigera/operator/blob/v1.42.3/pkg/controller/installation/validation.go>. How the operator renders Windows:
 //! <https://github.com/tigera/operator/blob/v1.42.3/pkg/controller/installation/windows_controller.go>.
 
 use serde_json::{Map, json};
@@ -13,19 +13,19 @@ use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{ENDPOINT, HOST, LinuxSide, Node, OF_LINUX, Operator, PORT, Setting, Settings};
 use crate::components::place::ObjectRef;
 
-/// Where containerd of CAPW's nodes has CNI plugins and their configuration. The operator's own folders for a cloud are others, and it takes them
-/// together with the switch only. Calico makes the folder of its log where it is told to.
+/// The folders in which containerd on CAPW's nodes expects CNI plugins and their configuration. The operator's own folders for a cloud differ, and
+/// the operator accepts these fields only together with the switch. Calico creates its log folder wherever it is configured.
 const FOLDERS: [(&str, &str); 2] = [("cniBinDir", "/opt/cni/bin"), ("cniConfigDir", "/etc/cni/net.d")];
 
-/// What it is not told, but the switch, and what it says itself.
+/// Reports missing settings other than the switch, and the errors that the operator reports itself.
 pub fn judge(operator: &Operator, side: &LinuxSide) -> Vec<Finding> {
     let degraded = operator.degraded.iter().map(|at| degraded(operator, at));
     let told = [service_networks(operator, &side.service_networks), endpoint(operator), folders(operator, &side.nodes)];
     told.into_iter().flatten().chain(degraded).collect()
 }
 
-/// What it says itself. The switch is not taken back by CAPW: what the operator says may have another cause, and the pods of Windows nodes would
-/// lose their network.
+/// Reports an error of the operator. CAPW does not turn the switch off: the error may have another cause, and the pods of Windows nodes would lose
+/// their network.
 fn degraded(operator: &Operator, at: &Setting<String>) -> Finding {
     let remedy = match operator.windows.value && at.object.name == OF_LINUX {
         false => "do what it says; until then the operator may bring no change to nodes".to_owned(),
@@ -40,7 +40,7 @@ fn degraded(operator: &Operator, at: &Setting<String>) -> Finding {
     finding(Reason::OperatorDegraded, at, format!("Calico's operator does not get on: {}", at.value), remedy)
 }
 
-/// Pods of Windows nodes reach Services in these networks only.
+/// Pods of Windows nodes reach Services only in these networks.
 fn service_networks(operator: &Operator, services: &[Cidr]) -> Option<Finding> {
     let at = &operator.service_networks;
     let four: Vec<Cidr> = services.iter().copied().filter(|network| network.is_ipv4()).collect();
@@ -54,7 +54,7 @@ fn service_networks(operator: &Operator, services: &[Cidr]) -> Option<Finding> {
     Some(Finding { patch, ..finding(Reason::ServiceNetworkNotConfigured, at, message, "apply the patch: nothing restarts on Linux nodes") })
 }
 
-/// Calico on Windows nodes asks the API server before any Service works there.
+/// Calico on Windows nodes needs the API server before any Service works there.
 fn endpoint(operator: &Operator) -> Option<Finding> {
     if operator.endpoint == Some(true) {
         return None;
@@ -82,7 +82,7 @@ fn endpoint(operator: &Operator) -> Option<Finding> {
     })
 }
 
-/// The folders on Windows nodes, which are the same for all of them. Without Windows the operator refuses the fields.
+/// Checks the folders on Windows nodes, which all Windows nodes share. Without Windows the operator refuses the fields.
 fn folders(operator: &Operator, nodes: &[Node]) -> Option<Finding> {
     let folders = operator.folders.as_ref().filter(|_| operator.windows.value)?;
     let given = [&folders.plugins, &folders.configuration];
@@ -102,7 +102,7 @@ fn folders(operator: &Operator, nodes: &[Node]) -> Option<Finding> {
     Some(Finding { patch, ..finding(Reason::CniFoldersDiffer, first, message, remedy) })
 }
 
-/// What all Windows nodes have is CAPW's to change only if it made all of them. `then` is what comes of the change.
+/// Offers the patch only if CAPW created all Windows nodes, because it affects all of them. `then` is the effect of the change.
 fn unless_foreign(object: &ObjectRef, patch: Patch, then: &str, nodes: &[Node]) -> (Option<Patch>, String) {
     match nodes.iter().find(|node| node.windows && !node.is_ours) {
         None => (Some(patch), format!("apply the patch: {then}")),
@@ -114,7 +114,7 @@ fn unless_foreign(object: &ObjectRef, patch: Patch, then: &str, nodes: &[Node]) 
     }
 }
 
-/// Whether Windows takes both for the same folder.
+/// Whether Windows treats both as the same folder.
 fn is_same(one: &str, other: &str) -> bool {
     let plain = |folder: &str| {
         let folder = folder.replace('\\', "/").to_ascii_lowercase();
@@ -123,7 +123,7 @@ fn is_same(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
-/// The switch for Windows nodes. Linux nodes do not notice it if all else is right.
+/// Reports that the switch for Windows nodes is off. Turning it on does not affect Linux nodes if all other settings are right.
 pub fn switch(side: &LinuxSide) -> Option<Finding> {
     let Settings::Calico(calico) = &side.network.settings else { return None };
     let operator = calico.operator.as_ref().filter(|operator| !operator.windows.value)?;

@@ -1,4 +1,4 @@
-//! Networks that CAPW only checks: nothing of them is changed by it, but the AWS VPC CNI's switch for Windows.
+//! Networks that CAPW only checks and never changes, except for the Windows switch of the AWS VPC CNI.
 
 use serde_json::json;
 
@@ -65,7 +65,7 @@ pub fn ovn(ovn: &Ovn) -> Vec<Finding> {
     if !ovn.shown.is_empty() && ovn.asked {
         return Vec::new();
     }
-    // Nodes keep the annotation when it is switched off, and lose the network when they next restart.
+    // After the feature is switched off, nodes keep the annotation, and lose the network at their next restart.
     let (reason, message, remedy) = match (ovn.asked, ovn.shown.is_empty()) {
         (true, _) => (
             Reason::NotRolledOut,

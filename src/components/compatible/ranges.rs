@@ -1,4 +1,4 @@
-//! What holds for every network: families of addresses, networks that overlap, and sources that contradict each other.
+//! The checks that apply to every network: address families, overlapping networks, and contradictory sources.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ fn service_range() -> ObjectRef {
     ObjectRef::new("ServiceCIDR", None, "kubernetes")
 }
 
-/// Windows has no pods and no Services with IPv6 alone.
+/// Windows does not support pods or Services with IPv6 only.
 fn ipv6_only(side: &LinuxSide) -> Option<Finding> {
     let six = |networks: &[Cidr]| !networks.is_empty() && networks.iter().all(|network| !network.is_ipv4());
     let node = side.nodes.iter().find(|node| !node.windows);
@@ -34,7 +34,7 @@ fn ipv6_only(side: &LinuxSide) -> Option<Finding> {
     })
 }
 
-/// Networks that contain the same addresses.
+/// Reports networks that share addresses.
 fn overlaps(side: &LinuxSide) -> Vec<Finding> {
     let (pods, services) = (&side.network.pod_networks, &side.service_networks);
     let finding = |object: ObjectRef, field: &str, message: String| Finding {
@@ -66,7 +66,7 @@ fn overlaps(side: &LinuxSide) -> Vec<Finding> {
     found
 }
 
-/// Without it Windows nodes translate packets to Services as if they left the cluster. Other networks bring their own settings.
+/// Without this network, Windows nodes translate packets to Services as if they left the cluster. Other networks have their own settings.
 fn service_network_unknown(side: &LinuxSide) -> Option<Finding> {
     let needed = matches!(side.network.kind, Kind::Flannel | Kind::Calico);
     (needed && side.service_networks.is_empty()).then(|| Finding {

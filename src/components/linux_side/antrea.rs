@@ -1,4 +1,4 @@
-//! Antrea: the configuration of its Linux agents, and what each agent says of itself.
+//! Antrea: the configuration of its Linux agents, and the state that each agent reports.
 
 use super::{Cluster, Family, Origin, Settings};
 use crate::components::place::{ObjectRef, Place};
@@ -7,7 +7,7 @@ use crate::components::workloads::{Program, version};
 /// Antrea's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Antrea {
-    /// The ConfigMap of the Linux agents, and the way to their configuration.
+    /// The ConfigMap of the Linux agents, and the field of their configuration.
     pub config: Option<(ObjectRef, String)>,
     /// `encap`, `noEncap`, `hybrid` or `networkPolicyOnly`.
     pub encapsulation: Option<&'static str>,
@@ -15,13 +15,13 @@ pub struct Antrea {
     pub tunnel: Option<&'static str>,
     /// `none`, `ipsec` or `wireGuard`.
     pub encryption: Option<&'static str>,
-    /// The version that the DaemonSet asks for, and the agents that have another.
+    /// The DaemonSet. The next two fields are the version that it requires, and the agents that have another version.
     pub daemon_set: Option<ObjectRef>,
     pub asked: Option<String>,
     pub others: Vec<(ObjectRef, String)>,
 }
 
-/// The value there, or what Antrea takes where nothing is written; `None` is unreadable.
+/// Returns the value, or Antrea's default if none is set; `None` is unreadable.
 fn or(place: &Place<'_>, known: &[&'static str], default: &'static str) -> Option<&'static str> {
     let empty = !place.given() || place.value().as_str() == Some("");
     if empty { Some(default) } else { place.one_of(known) }

@@ -1,4 +1,4 @@
-//! Calico, by its operator or by manifests: pools, BGP, VXLAN, address management.
+//! Calico, installed by its operator or by manifests: pools, BGP, VXLAN, address management.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::{Program, Workload};
 
-/// What Calico takes where nothing is written.
+/// Calico's default block sizes.
 const DEFAULT_BLOCK: u32 = 26;
 const DEFAULT_BLOCK_V6: u32 = 122;
-/// Of its objects, before which `crd.` stands if there is no API server of Calico.
+/// The API group of Calico's objects. Without Calico's API server, the group has the prefix `crd.`.
 pub(super) const GROUP: &str = "projectcalico.org";
 
-/// How a pool's packets reach other nodes.
+/// The way in which a pool's packets reach other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encapsulation {
     None,
@@ -33,7 +33,7 @@ impl Encapsulation {
         matches!(self, Self::Ipip | Self::IpipCrossSubnet)
     }
 
-    /// As an Installation writes it.
+    /// The value in an Installation.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -45,7 +45,7 @@ impl Encapsulation {
     }
 }
 
-/// A field, and what it says.
+/// A field and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting<T> {
     pub object: ObjectRef,
@@ -58,29 +58,29 @@ pub struct Setting<T> {
 pub struct Pool {
     pub network: Cidr,
     pub encapsulation: Setting<Encapsulation>,
-    /// Prefix of the parts that nodes get.
+    /// The prefix length of the blocks that nodes get.
     pub block: Setting<u32>,
 }
 
 /// Calico's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calico {
-    /// `None`: Calico came as manifests.
+    /// `None`: Calico was installed by manifests.
     pub operator: Option<Operator>,
-    /// Those in use, or, if there are none yet, those that the Installation asks for.
+    /// The pools in use, or, if none exist yet, the pools that the Installation requests.
     pub pools: Vec<Pool>,
-    /// What the Installation asks for where a pool in use is another.
+    /// The Installation's encapsulation if a pool in use has another.
     pub asked: Vec<Setting<Encapsulation>>,
     pub bgp: Setting<bool>,
     pub vni: Setting<u32>,
     pub port: Setting<u32>,
-    /// Who carries out policies and Services on Linux, if it is not iptables or nftables: `BPF`, `VPP`.
+    /// The dataplane on Linux, if it is neither iptables nor nftables: `BPF`, `VPP`.
     pub dataplane: Option<Setting<String>>,
     /// `None`: Calico does not manage the addresses.
     pub strict_affinity: Option<Setting<bool>>,
-    /// Whether the object of `strict_affinity` is there.
+    /// Whether the object of `strict_affinity` exists.
     pub has_ipam_configuration: bool,
-    /// Nodes with a tunnel of this kind.
+    /// The nodes with a VXLAN tunnel; the nodes with an IPIP tunnel follow.
     pub vxlan_nodes: Vec<ObjectRef>,
     pub ipip_nodes: Vec<ObjectRef>,
 }
@@ -90,12 +90,12 @@ pub(super) fn setting<T>(place: &Place<'_>, value: T) -> Setting<T> {
 }
 
 impl Calico {
-    /// The pool that Windows nodes use: the operator takes the first of IPv4 too.
+    /// The pool that Windows nodes use: the first IPv4 pool, which the operator uses too.
     pub fn pool(&self) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.network.is_ipv4())
     }
 
-    /// The encapsulation in use: what nodes show, then the pool's.
+    /// The encapsulation in use: from the nodes, or else from the pool.
     pub fn in_use(&self) -> Option<Encapsulation> {
         let asked = self.pool().map(|pool| pool.encapsulation.value);
         match (asked, self.vxlan_nodes.is_empty(), self.ipip_nodes.is_empty()) {
@@ -108,7 +108,7 @@ impl Calico {
     }
 }
 
-/// Of an IPPool, which has a field for each tunnel.
+/// Reads the encapsulation of an IPPool, which has a field for each tunnel.
 fn of_pool(spec: &Place<'_>) -> Setting<Encapsulation> {
     const MODES: [&str; 3] = ["Always", "CrossSubnet", "Never"];
     let (vxlan, ipip) = (spec.at("vxlanMode"), spec.at("ipipMode"));
@@ -132,7 +132,7 @@ fn block(spec: &Place<'_>, network: Cidr) -> Setting<u32> {
     setting(&place, place.number(128).unwrap_or(if network.is_ipv4() { DEFAULT_BLOCK } else { DEFAULT_BLOCK_V6 }))
 }
 
-/// Of an Installation. Without an encapsulation the operator takes IPIP where BGP is on, which it is by default.
+/// Reads the pool of an Installation. Without an encapsulation, the operator uses IPIP if BGP is on, which is the default.
 fn pool_asked(place: &Place<'_>, bgp: bool) -> Option<Pool> {
     const ALL: [Encapsulation; 5] =
         [Encapsulation::None, Encapsulation::Vxlan, Encapsulation::VxlanCrossSubnet, Encapsulation::Ipip, Encapsulation::IpipCrossSubnet];
@@ -144,7 +144,7 @@ fn pool_asked(place: &Place<'_>, bgp: bool) -> Option<Pool> {
     Some(Pool { network, encapsulation: setting(&field, value), block: block(place, network) })
 }
 
-/// BGP: of the Installation, else of the backend that calico-node is started with.
+/// Reads whether BGP is on, from the Installation, or else from the backend of calico-node.
 fn bgp(cluster: &Cluster<'_>, installation: Option<&Place<'_>>, set: Option<&Workload<'_>>) -> Setting<bool> {
     if let Some(installation) = installation {
         let place = installation.along("spec.calicoNetwork.bgp");
@@ -160,13 +160,13 @@ fn bgp(cluster: &Cluster<'_>, installation: Option<&Place<'_>>, set: Option<&Wor
     }
 }
 
-/// Whether blocks belong to one node each.
+/// Reads whether each block belongs to one node.
 fn strict_affinity(cluster: &Cluster<'_>, installation: Option<&Place<'_>>) -> (Option<Setting<bool>>, bool) {
     let ipam = installation.and_then(|installation| installation.along("spec.cni.ipam.type").text());
     if ipam.is_some_and(|ipam| ipam != "Calico") {
         return (None, false);
     }
-    // The same object has two names, that of the datastore and that of the API.
+    // The object has one kind in the datastore and another kind in the API.
     let found = ["IPAMConfiguration", "IPAMConfig"].iter().find_map(|kind| cluster.objects.named(GROUP, kind, None, "default"));
     let has = found.is_some();
     let place = found.map(|found| found.along("spec.strictAffinity"));
@@ -200,7 +200,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         .flat_map(|found| found.along("spec.calicoNetwork.ipPools").items())
         .filter_map(|pool| pool_asked(&pool, bgp.value))
         .collect();
-    // Calico's datastore and its API server show the same pools.
+    // Calico's datastore and its API server contain the same pools.
     let mut networks = BTreeSet::new();
     let pools = cluster.objects.of(GROUP, "IPPool");
     let in_use: Vec<Pool> = pools.iter().filter_map(pool_in_use).filter(|pool| networks.insert(pool.network)).collect();

@@ -1,4 +1,4 @@
-//! What does not depend on the network: kube-proxy and name resolution.
+//! The facts that do not depend on the network: kube-proxy and name resolution.
 
 use std::net::IpAddr;
 
@@ -11,11 +11,11 @@ use crate::components::workloads::Program;
 /// kube-proxy on Linux nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeProxy {
-    /// `v1.36.3`
+    /// The version, e.g. `v1.36.3`.
     pub version: Option<String>,
     /// `iptables`, `ipvs` or `nftables`; `None`: its configuration cannot be read.
     pub mode: Option<&'static str>,
-    /// Where the mode was read.
+    /// The source of the mode.
     pub from: String,
 }
 
@@ -23,15 +23,15 @@ pub struct KubeProxy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns {
     pub addresses: Vec<IpAddr>,
-    /// `cluster.local`
+    /// The domain, e.g. `cluster.local`.
     pub domain: Option<String>,
 }
 
 const MODES: [&str; 3] = ["iptables", "ipvs", "nftables"];
-/// Of Linux, in all versions so far.
+/// kube-proxy's default mode on Linux, in all versions so far.
 const DEFAULT_MODE: &str = "iptables";
 
-/// The mode there, or what kube-proxy takes where nothing is written.
+/// Returns the mode, or kube-proxy's default if none is set.
 fn mode(place: &Place<'_>) -> Option<&'static str> {
     let empty = !place.given() || place.value().as_str() == Some("");
     if empty { Some(DEFAULT_MODE) } else { place.one_of(&MODES) }
@@ -41,7 +41,7 @@ pub(super) fn kube_proxy(cluster: &Cluster<'_>) -> Option<KubeProxy> {
     let set = cluster.linux_set(Program::KubeProxy)?;
     let container = set.container(Program::KubeProxy)?;
     let version = container.tag.as_ref().filter(|tag| tag.starts_with('v')).map(|tag| tag.split('-').next().unwrap_or(tag).to_owned());
-    // kubeadm's ConfigMap, and that of EKS.
+    // The ConfigMap's keys with kubeadm and with EKS.
     let (mode, from) = match set.mounted(&["config.conf", "config"], cluster.objects) {
         Some(text) => (text.yaml().and_then(|config| mode(&config.at("mode"))), format!("{}, {}", text.object, text.field)),
         None => {
@@ -53,21 +53,21 @@ pub(super) fn kube_proxy(cluster: &Cluster<'_>) -> Option<KubeProxy> {
     Some(KubeProxy { version, mode, from })
 }
 
-/// kubeadm's ClusterConfiguration.
+/// Returns kubeadm's ClusterConfiguration.
 pub(super) fn kubeadm<'a>(cluster: &'a Cluster<'_>) -> Option<Place<'a>> {
     cluster.objects.config_map("kube-system", "kubeadm-config")?.at("data").at("ClusterConfiguration").yaml()
 }
 
-/// Host and port of the API server, as nodes reach it without a Service. `None` also where each Linux node has a proxy of its own.
+/// Returns the host and port at which nodes reach the API server without a Service. `None` also if each Linux node has its own proxy.
 pub(super) fn api_server(cluster: &Cluster<'_>) -> Option<(String, u16)> {
     let of_kube_proxy = || {
-        // kubeadm's name of the file, and that of EKS.
+        // The names of the file with kubeadm and with EKS.
         let file = cluster.linux_set(Program::KubeProxy)?.mounted(&["kubeconfig.conf", "kubeconfig"], cluster.objects)?.yaml()?;
         file.at("clusters").items().first()?.along("cluster.server").text()
     };
     let of_kubeadm = || kubeadm(cluster)?.at("controlPlaneEndpoint").text();
     let text = of_kube_proxy().or_else(of_kubeadm)?;
-    // An address without a port is that of kubeadm.
+    // kubeadm's port is the default of an address without a port.
     let (authority, port) = text.strip_prefix("https://").map_or((text.as_str(), 6443), |rest| (rest, 443));
     let authority: Authority = authority.trim_end_matches('/').parse().ok()?;
     let host = authority.host().trim_matches(['[', ']']);

@@ -1,4 +1,4 @@
-//! Which network it is: by what nodes show, then by what runs on them, then by the kinds of objects that the cluster knows.
+//! Detects the network: from annotations of nodes, then from the programs on them, then from the cluster's API groups.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use crate::components::workloads::Program;
 pub struct Detected {
     pub kind: Kind,
     pub from: String,
-    /// Why it is unknown.
+    /// The reason why the network is unknown.
     pub doubt: String,
 }
 
-/// Beginnings of the annotations that networks write on their nodes.
+/// Prefixes of the annotations that networks write on their nodes.
 pub const ANNOTATIONS: [(&str, Kind); 6] = [
     ("flannel.alpha.coreos.com/", Kind::Flannel),
     ("projectcalico.org/", Kind::Calico),
@@ -39,19 +39,19 @@ const PROGRAMS: [(Program, Kind); 10] = [
 const DEFINITIONS: [(&str, Kind); 3] =
     [("installations.operator.tigera.io", Kind::Calico), ("antreaagentinfos.crd.antrea.io", Kind::Antrea), ("ciliumnodes.cilium.io", Kind::Cilium)];
 
-/// What Linux nodes show.
+/// The networks that the annotations of Linux nodes show.
 fn shown(cluster: &Cluster<'_>) -> BTreeSet<Kind> {
     let annotations = cluster.linux.iter().flat_map(|node| node.along("metadata.annotations").keys());
     annotations.filter_map(|key| ANNOTATIONS.iter().find(|(start, _)| key.starts_with(start))).map(|(_, kind)| *kind).collect()
 }
 
-/// What runs on Linux nodes.
+/// The networks that run on Linux nodes.
 fn running(cluster: &Cluster<'_>) -> BTreeSet<Kind> {
     let programs = cluster.linux_sets().flat_map(|set| set.containers.iter().filter_map(|container| container.program));
     programs.filter_map(|program| PROGRAMS.iter().find(|(known, _)| *known == program)).map(|(_, kind)| *kind).collect()
 }
 
-/// Whether Calico only carries out policies, and something else is the network.
+/// Whether Calico only enforces policies, and another program provides the network.
 fn policies_only(cluster: &Cluster<'_>) -> bool {
     let backend = cluster.linux_set(Program::Calico).and_then(|set| {
         let container = set.container(Program::Calico)?;
@@ -61,7 +61,7 @@ fn policies_only(cluster: &Cluster<'_>) -> bool {
     together || backend.as_deref() == Some("none")
 }
 
-/// Networks that another one is put on top of.
+/// Removes the networks on top of which another network runs.
 fn without_helpers(cluster: &Cluster<'_>, mut found: BTreeSet<Kind>) -> BTreeSet<Kind> {
     let of_a_cloud = found.contains(&Kind::AzureCni) || found.contains(&Kind::AwsVpcCni);
     if found.contains(&Kind::Cilium) && of_a_cloud {
@@ -80,12 +80,12 @@ fn named(kinds: &BTreeSet<Kind>) -> String {
     kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The element of a set that has one.
+/// Returns the element of a set with exactly one element.
 fn only(kinds: &BTreeSet<Kind>) -> Option<Kind> {
     kinds.first().copied().filter(|_| kinds.len() == 1)
 }
 
-/// The names of the DaemonSets that make a network.
+/// The names of the DaemonSets that provide a network.
 fn sets(cluster: &Cluster<'_>, kind: Kind) -> String {
     let made_by = |set: &&super::Workload<'_>| {
         PROGRAMS
@@ -100,9 +100,9 @@ pub fn detect(cluster: &Cluster<'_>) -> Detected {
     let known = |kind, from| Detected { kind, from, doubt: String::new() };
     let unknown = |doubt| Detected { kind: Kind::Unknown, from: "nothing that is known".into(), doubt };
 
-    // A network that is on top of another one, e.g. canal, is seen only in both.
+    // A network on top of another one, e.g. canal, is visible only in both sets together.
     let all = without_helpers(cluster, shown.union(&running).copied().collect());
-    // Annotations stay when a network is replaced: of several that nodes show, the one that runs is meant.
+    // Annotations remain after a network was replaced: if nodes show several networks, the running one counts.
     let runs = only(&without_helpers(cluster, running.clone())).filter(|kind| shown.contains(kind));
     if let Some(kind) = only(&all).or(runs) {
         let annotated = if shown.is_empty() { None } else { Some(format!("annotations of {}", cluster.nodes())) };

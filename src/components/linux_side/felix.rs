@@ -5,10 +5,10 @@ use super::calico::{GROUP, Setting, setting};
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::Program;
 
-/// The most that 24 bits can say.
+/// The highest number of 24 bits.
 const MOST_VNI: u32 = (1 << 24) - 1;
 
-/// A setting: the environment, where everything is text, outranks the object.
+/// Reads a setting. The environment, in which all values are text, has priority over the object.
 fn written<T>(
     cluster: &Cluster<'_>,
     variable: &str,
@@ -25,7 +25,7 @@ fn written<T>(
     Some(setting(&place, plain(&place)?))
 }
 
-/// A number, or what Felix takes where none is written.
+/// Reads a number, or Felix's default if none is set.
 fn number(cluster: &Cluster<'_>, variable: &str, field: &str, most: u32, default: u32) -> Setting<u32> {
     let found = written(cluster, variable, field, |place| place.number_in_text(most), |place| place.number(most));
     found.unwrap_or_else(|| Setting { object: ObjectRef::new("FelixConfiguration", None, "default"), field: format!("spec.{field}"), value: default })
@@ -39,7 +39,7 @@ pub(super) fn port(cluster: &Cluster<'_>) -> Setting<u32> {
     number(cluster, "FELIX_VXLANPORT", "vxlanPort", u32::from(u16::MAX), 4789)
 }
 
-/// What is neither iptables nor nftables.
+/// Reads the dataplane if it is neither iptables nor nftables.
 pub(super) fn dataplane(cluster: &Cluster<'_>, installation: Option<&Place<'_>>) -> Option<Setting<String>> {
     const KNOWN: [&str; 4] = ["Iptables", "Nftables", "BPF", "VPP"];
     let of_operator = installation.and_then(|installation| {

@@ -1,4 +1,4 @@
-//! Flannel: its ConfigMap, and what flanneld writes on each node.
+//! Flannel: its ConfigMap, and the annotations that flanneld writes on each node.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,39 +10,39 @@ use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::Program;
 
-/// The key of its ConfigMap.
+/// The key of Flannel's ConfigMap.
 pub const NET_CONF: &str = "net-conf.json";
-/// What flanneld takes on Linux where nothing is written.
+/// flanneld's defaults on Linux.
 const DEFAULT_VNI: u32 = 1;
 const DEFAULT_PORT: u32 = 8472;
-/// The most that 24 bits can say.
+/// The highest number of 24 bits.
 const MOST_VNI: u32 = (1 << 24) - 1;
 
 /// The annotations of a node.
 pub const TYPE: &str = "flannel.alpha.coreos.com/backend-type";
 pub const DATA: &str = "flannel.alpha.coreos.com/backend-data";
 const DATA_V6: &str = "flannel.alpha.coreos.com/backend-v6-data";
-/// k3s and RKE2 write here how a server or agent was started.
+/// The annotations in which k3s and RKE2 write the arguments of a server or agent.
 pub const NODE_ARGUMENTS: [&str; 2] = ["k3s.io/node-args", "rke2.io/node-args"];
 
 /// Flannel's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flannel {
-    /// `None`: flanneld is a part of another program, and only nodes tell.
+    /// `None`: flanneld is part of another program, and only nodes show its settings.
     pub daemon_set: Option<ObjectRef>,
-    /// `None`: there is none, or it cannot be read.
+    /// `None`: no ConfigMap exists, or it is unreadable.
     pub config: Option<Config>,
-    /// By node.
+    /// The annotations of each node.
     pub shown: Vec<Shown>,
 }
 
-/// `net-conf.json`.
+/// The content of `net-conf.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub object: ObjectRef,
-    /// The way to the text.
+    /// The field with the text.
     pub field: String,
-    /// All that is written.
+    /// The whole JSON value.
     pub value: Value,
     pub networks: Vec<Cidr>,
     pub ipv4: bool,
@@ -50,11 +50,11 @@ pub struct Config {
     pub backend: Backend,
 }
 
-/// Its part `Backend`. `None` is unreadable; what is not written has the value that flanneld takes.
+/// The part `Backend` of `net-conf.json`. `None` is unreadable; a missing setting has flanneld's default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backend {
     pub kind: Option<String>,
-    /// Of the network on Windows; `None`: flanneld names it by the VNI.
+    /// The name of the network on Windows; `None`: flanneld derives the name from the VNI.
     pub name: Option<String>,
     pub vni: Option<u32>,
     pub port: Option<u32>,
@@ -62,17 +62,17 @@ pub struct Backend {
     pub gbp: Option<bool>,
 }
 
-/// What flanneld wrote on a node.
+/// The annotations that flanneld wrote on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     pub object: ObjectRef,
     pub kind: String,
-    /// Its lowest 16 bits: flanneld writes no more.
+    /// The lowest 16 bits of the VNI: flanneld writes only these.
     pub vni: Option<u32>,
     pub ipv6: bool,
 }
 
-/// The value there, or what is taken where nothing is written; `None` is unreadable.
+/// Returns the value, or the default if none is set; `None` is unreadable.
 fn or<'a, T>(place: &Place<'a>, read: impl Fn(&Place<'a>) -> Option<T>, default: T) -> Option<T> {
     if place.given() { read(place) } else { Some(default) }
 }
@@ -81,7 +81,7 @@ fn config(text: &Place<'_>) -> Option<Config> {
     let place = text.json()?;
     let backend = place.in_any_case("Backend");
     let field = |name: &str| backend.in_any_case(name);
-    // Without a backend flanneld takes udp, and it does not look at the case.
+    // flanneld's default backend is udp, and flanneld ignores the case.
     let kind = or(&field("Type"), |place| Some(place.text()?.to_ascii_lowercase()), "udp".into());
     let networks = ["Network", "IPv6Network"].into_iter().filter_map(|name| place.in_any_case(name).network());
     Some(Config {
@@ -110,7 +110,7 @@ fn shown(node: &Place<'_>) -> Option<Shown> {
     Some(Shown { object: node.object.clone(), kind, vni, ipv6: given(DATA_V6).is_some() })
 }
 
-/// What most nodes show; of equals, the first.
+/// Returns the most frequent value; if several are equally frequent, the first.
 fn most<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, (usize, Reverse<usize>)> = BTreeMap::new();
     for (index, value) in values.enumerate() {
@@ -119,7 +119,7 @@ fn most<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     counts.into_iter().max_by_key(|(_, order)| *order).map(|(value, _)| value)
 }
 
-/// The part of a DaemonSet's ConfigMaps that is Flannel's.
+/// Reads Flannel's key of the DaemonSet's ConfigMaps.
 fn written(cluster: &Cluster<'_>) -> Option<Config> {
     let set = cluster.linux_set(Program::Flannel)?;
     if let Some(text) = set.mounted(&[NET_CONF], cluster.objects) {
@@ -144,7 +144,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
     let vxlan = mode.as_deref() == Some("vxlan");
     let shown_vni = seen.as_ref().and_then(|(_, vni)| *vni);
     let vni = shown_vni.or_else(|| backend.and_then(|backend| backend.vni)).filter(|_| vxlan);
-    // Nodes do not show it. A flanneld that is a part of k3s takes its default, unless nodes were started with a file of settings.
+    // Nodes do not show the port. A flanneld that is part of k3s uses its default, unless nodes were started with a settings file.
     let port = match backend {
         Some(backend) => backend.port,
         None if set.is_none() && !own_file => Some(DEFAULT_PORT),

@@ -1,6 +1,6 @@
-//! What the Linux side of a cluster shows of its pod network: which it is, and the settings that its Windows side must have too.
+//! The pod network of a cluster as its Linux side shows it: the kind of network, and the settings that its Windows side must share.
 //!
-//! What nodes show comes first, because it is in use; then DaemonSets, ConfigMaps and the objects of the network itself.
+//! The nodes' own state has priority, because it is in use; DaemonSets, ConfigMaps and the network's own objects follow.
 
 mod antrea;
 mod calico;
@@ -32,7 +32,7 @@ use super::place::{ObjectRef, Place, Unreadable};
 use super::workloads::{Program, Workload, workloads};
 use crate::api::name::ProviderId;
 
-/// What makes the pod network.
+/// The kinds of pod networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Flannel,
@@ -94,15 +94,15 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinuxSide {
     pub network: Network,
-    /// `None`: there is no DaemonSet; something else does what it does, or it is a part of the node's own programs.
+    /// `None`: no DaemonSet exists; another program replaces kube-proxy, or kube-proxy is part of the node's own programs.
     pub kube_proxy: Option<KubeProxy>,
     pub service_networks: Vec<Cidr>,
     pub dns: Option<Dns>,
-    /// Linux and Windows nodes.
+    /// The Linux and Windows nodes.
     pub nodes: Vec<Node>,
-    /// DaemonSets for Windows nodes that are not CAPW's.
+    /// The DaemonSets for Windows nodes that do not belong to CAPW.
     pub on_windows: Vec<OnWindows>,
-    /// Sources that contradict what was taken.
+    /// Sources that contradict the chosen values.
     pub disagreements: Vec<Disagreement>,
     pub unreadable: Vec<Unreadable>,
 }
@@ -111,28 +111,28 @@ pub struct LinuxSide {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     pub kind: Kind,
-    /// `0.28.9`
+    /// The version, e.g. `0.28.9`.
     pub version: Option<String>,
-    /// `vxlan`, `host-gw`, `encap`: as the network itself calls it.
+    /// The mode in the network's own terms: `vxlan`, `host-gw`, `encap`.
     pub mode: Option<String>,
-    /// Of VXLAN, on Linux nodes.
+    /// The VNI of VXLAN on Linux nodes.
     pub vni: Option<u32>,
-    /// Of the tunnel, on Linux nodes.
+    /// The port of the tunnel on Linux nodes.
     pub port: Option<u32>,
     pub pod_networks: Vec<Cidr>,
-    /// Where each fact was read.
+    /// The sources of all facts.
     pub from: Vec<Origin>,
     pub settings: Settings,
 }
 
-/// Where a fact was read.
+/// The source of a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub fact: &'static str,
     pub source: String,
 }
 
-/// What only one kind of network has.
+/// The settings that only one kind of network has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settings {
     Flannel(Flannel),
@@ -140,9 +140,9 @@ pub enum Settings {
     Antrea(Antrea),
     Ovn(Ovn),
     Aws(Aws),
-    /// A network without settings that matter.
+    /// The network has no settings that matter.
     None,
-    /// Why no network was recognized.
+    /// The reason why no network was recognized.
     Unknown(String),
 }
 
@@ -152,22 +152,22 @@ pub struct Node {
     pub object: ObjectRef,
     pub windows: bool,
     pub addresses: Vec<IpAddr>,
-    /// Its parts of the pod network.
+    /// The node's blocks of the pod network.
     pub blocks: Vec<Cidr>,
-    /// Keys of its taints.
+    /// The keys of the node's taints.
     pub taints: Vec<String>,
-    /// Whether CAPW made it, as its provider ID says.
+    /// Whether CAPW created the node, according to its provider ID.
     pub is_ours: bool,
 }
 
-/// A DaemonSet for Windows nodes that is not CAPW's.
+/// A DaemonSet for Windows nodes that does not belong to CAPW.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnWindows {
     pub object: ObjectRef,
     pub programs: Vec<Program>,
 }
 
-/// Networks that one object tells.
+/// The networks that one object contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub object: ObjectRef,
@@ -181,7 +181,7 @@ impl Told {
     }
 }
 
-/// A source that contradicts what was taken.
+/// A source that contradicts the chosen value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     pub object: ObjectRef,
@@ -189,7 +189,7 @@ pub struct Disagreement {
     pub message: String,
 }
 
-/// What reading a family of networks gives.
+/// The result of reading one family of networks.
 struct Family {
     version: Option<String>,
     mode: Option<String>,
@@ -205,7 +205,7 @@ impl Family {
     }
 }
 
-/// What all readers look at.
+/// The input of all readers.
 struct Cluster<'a> {
     objects: &'a Objects<'a>,
     linux: Vec<Place<'a>>,
@@ -213,7 +213,7 @@ struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    /// The DaemonSets that have a place on Linux nodes. One is switched off by a selector that no node has.
+    /// The DaemonSets that run on Linux nodes. A selector that matches no node disables a DaemonSet.
     fn linux_sets(&self) -> impl Iterator<Item = &Workload<'a>> {
         let fits = |set: &&Workload<'a>, node: &Place<'_>| {
             let labels = node.along("metadata.labels");
@@ -227,23 +227,23 @@ impl<'a> Cluster<'a> {
         self.linux_sets().find(|set| set.runs(program))
     }
 
-    /// The version of a program on Linux nodes, by the tag of its image.
+    /// The version of a program on Linux nodes, from the tag of its image.
     fn version(&self, program: Program) -> Option<String> {
         self.linux_set(program)?.container(program)?.tag.as_deref().and_then(super::workloads::version)
     }
 
-    /// Linux nodes, for messages.
+    /// The number of Linux nodes, for messages.
     fn nodes(&self) -> String {
         counted(self.linux.len())
     }
 }
 
-/// `1 Linux node`, `3 Linux nodes`
+/// Formats a number of nodes: `1 Linux node`, `3 Linux nodes`.
 fn counted(nodes: usize) -> String {
     if nodes == 1 { "1 Linux node".into() } else { format!("{nodes} Linux nodes") }
 }
 
-/// Linux unless something says Windows.
+/// Whether a node runs Windows. Linux is the default.
 pub fn is_windows(node: &Place<'_>) -> bool {
     let label = || node.at("metadata").at("labels").at("kubernetes.io/os").text();
     node.along("status.nodeInfo.operatingSystem").text().or_else(label).as_deref() == Some("windows")
@@ -267,7 +267,7 @@ fn node(place: &Place<'_>) -> Node {
     }
 }
 
-/// The parts of the pod network that a node has: OVN-Kubernetes does not use those that its spec has.
+/// The blocks of the pod network that a node has. OVN-Kubernetes does not use the blocks in the Node's spec.
 fn blocks(node: &Place<'_>) -> Vec<Cidr> {
     let of_ovn = node.annotation(ovn::SUBNETS);
     if of_ovn.given() {
@@ -280,7 +280,7 @@ fn blocks(node: &Place<'_>) -> Vec<Cidr> {
     }
 }
 
-/// Reads the Linux side from all objects that are known. It never fails: what cannot be understood is in `unreadable`.
+/// Reads the Linux side from all known objects. It never fails: `unreadable` lists what it could not parse.
 pub fn read(objects: &[Value]) -> LinuxSide {
     let objects = Objects::new(objects);
     let places = objects.of("", "Node");

@@ -1,4 +1,4 @@
-//! Calico's operator: what it is told about Windows nodes, and whether it can work.
+//! Calico's operator: its settings for Windows nodes, and whether it works.
 
 use super::calico::{Setting, setting};
 use super::{Cluster, cluster};
@@ -6,18 +6,18 @@ use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 
 pub(super) const GROUP: &str = "operator.tigera.io";
-/// Namespace and name of the ConfigMap that tells it where the API server is; it is in the namespace of the operator, as its manifests and its chart
-/// make that.
+/// Namespace and name of the ConfigMap with the address of the API server. The ConfigMap is in the operator's namespace, as the operator's manifests
+/// and chart name it.
 pub const ENDPOINT: (&str, &str) = ("tigera-operator", "kubernetes-services-endpoint");
-/// Keys of that ConfigMap.
+/// The keys of the ConfigMap [`ENDPOINT`].
 pub const HOST: &str = "KUBERNETES_SERVICE_HOST";
 pub const PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// The TigeraStatus of Calico on Linux nodes, and of the operator's work on the Installation as a whole.
+/// The TigeraStatus of Calico on Linux nodes, which also covers the operator's work on the Installation as a whole.
 pub const OF_LINUX: &str = "calico";
-/// So many characters of its words are quoted.
+/// The most characters of the operator's message that are quoted.
 const QUOTED: usize = 500;
 
-/// Where Calico has its CNI plugin on Windows nodes, and the configuration of that.
+/// The folders of Calico's CNI plugin on Windows nodes, and of its configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CniFolders {
     pub plugins: Setting<String>,
@@ -28,17 +28,17 @@ pub struct CniFolders {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operator {
     pub installation: ObjectRef,
-    /// The networks of Services, as Windows nodes get them.
+    /// The Service networks that Windows nodes get.
     pub service_networks: Setting<Vec<Cidr>>,
-    /// Whether it brings Calico to Windows nodes.
+    /// Whether the operator installs Calico on Windows nodes.
     pub windows: Setting<bool>,
-    /// `None`: pods get another CNI plugin than Calico's.
+    /// `None`: pods use a CNI plugin other than Calico's.
     pub folders: Option<CniFolders>,
-    /// Whether the ConfigMap [`ENDPOINT`] has host and port of the API server; `None`: it is not there.
+    /// Whether the ConfigMap [`ENDPOINT`] has the host and port of the API server; `None`: the ConfigMap is missing.
     pub endpoint: Option<bool>,
-    /// Host and port of the API server, as nodes reach it without a Service.
+    /// The host and port at which nodes reach the API server without a Service.
     pub api_server: Option<(String, u16)>,
-    /// Why it does not get on, in its own words.
+    /// The operator's own messages about its failures.
     pub degraded: Vec<Setting<String>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn read(cluster: &Cluster<'_>, installation: &Place<'_>) -> Operator 
     let (namespace, name) = ENDPOINT;
     let endpoint = cluster.objects.config_map(namespace, name).map(|map| [HOST, PORT].iter().all(|key| map.at("data").at(key).text().is_some()));
     let windows = setting(&windows, windows.one_of(&["HNS", "Disabled"]) == Some("HNS"));
-    // What it says of Calico on Windows nodes stays when that is switched off.
+    // After Windows is switched off, the status of Calico on Windows nodes remains.
     let statuses = [OF_LINUX].into_iter().chain(windows.value.then_some("calico-windows"));
     Operator {
         degraded: statuses.filter_map(|name| degraded(cluster, name)).collect(),
@@ -61,8 +61,8 @@ pub(super) fn read(cluster: &Cluster<'_>, installation: &Place<'_>) -> Operator 
     }
 }
 
-/// What is not written, the operator takes by the cloud: its `DefaultWindowsCNIDirectories`,
-/// <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>. So it does with the plugin.
+/// The operator's defaults depend on the cloud: see its `DefaultWindowsCNIDirectories`,
+/// <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>. The default plugin depends on the cloud too.
 fn folders(installation: &Place<'_>) -> Option<CniFolders> {
     let cloud = installation.along("spec.kubernetesProvider").text().unwrap_or_default();
     let plugin = installation.along("spec.cni.type").text();

@@ -1,4 +1,4 @@
-//! The networks of clouds, and those that Windows nodes cannot be on.
+//! The networks of clouds, and the networks that Windows nodes cannot join.
 
 use super::{Cluster, Family, Kind, Origin, Settings};
 use crate::components::place::{ObjectRef, Place};
@@ -8,7 +8,7 @@ use crate::components::workloads::Program;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aws {
     pub object: ObjectRef,
-    /// Whether the object is there.
+    /// Whether the object exists.
     pub exists: bool,
     pub field: String,
     /// Whether Windows nodes get addresses.
@@ -30,7 +30,7 @@ fn cilium(cluster: &Cluster<'_>) -> Family {
     let text = |key: &str| config.as_ref().and_then(|config| config.at("data").at(key).text());
     let mode = match (text("routing-mode").as_deref(), text("tunnel-protocol"), text("tunnel")) {
         (Some("native"), _, _) => "native".into(),
-        // Older versions have one key for both.
+        // Older versions use one key for both settings.
         (_, _, Some(tunnel)) if tunnel == "disabled" => "native".into(),
         (_, protocol, tunnel) => protocol.or(tunnel).unwrap_or_else(|| "vxlan".into()),
     };
@@ -39,7 +39,7 @@ fn cilium(cluster: &Cluster<'_>) -> Family {
     Family { from, ..Family::plain(cluster.version(Program::Cilium), Some(mode).filter(|_| config.is_some())) }
 }
 
-/// `overlay` where pods have addresses of their own: nodes have a label, and Azure's agent a scenario.
+/// The mode is `overlay` if pods have separate addresses: then nodes have a label, and Azure's agent has a scenario.
 fn azure(cluster: &Cluster<'_>) -> Family {
     let labelled = cluster
         .linux

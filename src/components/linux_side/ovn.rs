@@ -1,15 +1,15 @@
-//! OVN-Kubernetes: its hybrid overlay, by which it reaches Windows nodes. OpenShift, the chart and flags write it in different places.
+//! OVN-Kubernetes: its hybrid overlay, which connects Windows nodes. OpenShift, the chart and flags configure it in different places.
 
 use super::{Cluster, Family, Origin, Settings, Told};
 use crate::components::cidr::{Cidr, listed};
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::{Program, version};
 
-/// A node's parts of the pod network.
+/// The annotation of a node with its blocks of the pod network.
 pub const SUBNETS: &str = "k8s.ovn.org/node-subnets";
-/// Beginning of the annotations of nodes that take part in the hybrid overlay.
+/// Prefix of the annotations of nodes that take part in the hybrid overlay.
 const HYBRID: &str = "k8s.ovn.org/hybrid-overlay-";
-/// Of the hybrid overlay; the VNI cannot be set.
+/// The VNI of the hybrid overlay, which cannot be changed.
 const VNI: u32 = 4097;
 const DEFAULT_PORT: u32 = 4789;
 const MOST_PORT: u32 = u16::MAX as u32;
@@ -17,20 +17,20 @@ const MOST_PORT: u32 = u16::MAX as u32;
 /// OVN-Kubernetes' settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ovn {
-    /// Where the hybrid overlay is switched on, and whether it is.
+    /// The object that switches the hybrid overlay on. The next two fields are its field, and whether the overlay is on.
     pub object: ObjectRef,
     pub field: String,
     pub asked: bool,
-    /// Nodes that take part in it.
+    /// The nodes that take part in the hybrid overlay.
     pub shown: Vec<ObjectRef>,
     /// The networks of pods on Windows nodes.
     pub hybrid: Vec<Cidr>,
-    /// Those of pods on Linux nodes, and of Services.
+    /// The networks of pods on Linux nodes; those of Services follow.
     pub pods: Option<Told>,
     pub services: Option<Told>,
 }
 
-/// What is written about the hybrid overlay.
+/// The configuration of the hybrid overlay.
 struct Written {
     object: ObjectRef,
     field: String,
@@ -39,7 +39,7 @@ struct Written {
     networks: Vec<Cidr>,
 }
 
-/// Networks after which the prefix of a node's part may stand: `10.244.0.0/16/24`.
+/// Parses networks. A node's prefix length may follow each of them: `10.244.0.0/16/24`.
 fn networks(place: &Place<'_>, text: &str) -> Vec<Cidr> {
     let without_share = |network: &str| network.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
     let found = Cidr::parse_all(&text.split(',').map(without_share).collect::<Vec<_>>().join(","));
@@ -49,7 +49,7 @@ fn networks(place: &Place<'_>, text: &str) -> Vec<Cidr> {
     found.unwrap_or_default()
 }
 
-/// A value of `ovnkube.conf`, which has sections, keys and values in quotes.
+/// Returns a value of `ovnkube.conf`, which has sections, keys and quoted values.
 fn in_file(text: &str, section: &str, key: &str) -> Option<String> {
     let heading = format!("[{section}]");
     let lines = text.lines().map(str::trim).skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with('['));
@@ -61,7 +61,7 @@ fn file<'a>(cluster: &'a Cluster<'_>) -> Option<Place<'a>> {
     cluster.linux_set(Program::OvnKubernetes)?.mounted(&["ovnkube.conf"], cluster.objects)
 }
 
-/// Of OpenShift's operator, which writes all the rest.
+/// Reads the configuration of OpenShift's operator, which renders all other settings.
 fn of_openshift(cluster: &Cluster<'_>) -> Option<Written> {
     let network = cluster.objects.named("operator.openshift.io", "Network", None, "cluster")?;
     let place = network.along("spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig");
@@ -84,7 +84,7 @@ fn of_file(cluster: &Cluster<'_>) -> Option<Written> {
     })
 }
 
-/// Of the variables that the chart sets, or of flags.
+/// Reads the variables that the chart sets, or the flags.
 fn of_daemon_set(cluster: &Cluster<'_>) -> Written {
     let set = cluster.linux_set(Program::OvnKubernetes);
     let variable = |name| set.and_then(|set| set.container(Program::OvnKubernetes)?.variable(name, set.namespace(), cluster.objects));
@@ -100,7 +100,7 @@ fn of_daemon_set(cluster: &Cluster<'_>) -> Written {
     }
 }
 
-/// Networks of the chart's ConfigMap, or of the file.
+/// Reads the networks of the chart's ConfigMap, or of the file.
 fn told(cluster: &Cluster<'_>, key: &str, section: &str, key_in_file: &str) -> Option<Told> {
     let map = cluster.objects.of("", "ConfigMap").into_iter().find(|map| map.object.name == "ovn-config");
     let place = map.map(|map| map.at("data").at(key)).filter(Place::given);
@@ -126,7 +126,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         let note = if written.networks.is_empty() { String::new() } else { format!(", for {}", listed(&written.networks)) };
         from.push(Origin { fact: "port", source: format!("{}, {}{note}", written.object, written.field) });
     }
-    // Images of OpenShift have no tag.
+    // OpenShift's images have no tag.
     let of_release = || {
         let set = cluster.linux_set(Program::OvnKubernetes)?;
         let place = cluster.objects.named("apps", "DaemonSet", set.object.namespace.as_deref(), &set.object.name)?;

@@ -1,4 +1,4 @@
-//! Pod networks and Service networks: several objects tell them, and they may contradict each other.
+//! Pod networks and Service networks: several objects contain them, and these objects may contradict each other.
 
 use super::cluster::kubeadm;
 use super::flannel::NODE_ARGUMENTS;
@@ -6,18 +6,18 @@ use super::{Cluster, Disagreement, Node, Settings, Told};
 use crate::components::cidr::{Cidr, listed};
 use crate::components::place::Place;
 
-/// The networks, and who told them.
+/// The networks, and the object that contains them.
 #[derive(Debug, Default)]
 pub struct Found {
     pub networks: Vec<Cidr>,
     pub source: Option<String>,
 }
 
-/// Of k3s and RKE2.
+/// The default networks of k3s and RKE2.
 const K3S_PODS: &str = "10.42.0.0/16";
 const K3S_SERVICES: &str = "10.43.0.0/16";
 
-/// Of the arguments of a server of k3s or RKE2.
+/// Reads a network from the arguments of a k3s or RKE2 server.
 fn k3s(cluster: &Cluster<'_>, flag: &str) -> Option<Told> {
     cluster.linux.iter().find_map(|node| {
         let place = NODE_ARGUMENTS.map(|key| node.annotation(key)).into_iter().find(Place::given)?;
@@ -32,7 +32,7 @@ fn k3s(cluster: &Cluster<'_>, flag: &str) -> Option<Told> {
     })
 }
 
-/// What k3s and RKE2 take where nothing is said.
+/// The default of k3s and RKE2, if no argument sets a network.
 fn k3s_default(cluster: &Cluster<'_>, network: &str) -> Option<Told> {
     let place = cluster.linux.iter().map(|node| node.along("status.nodeInfo.kubeletVersion")).find(|version| {
         let version = version.text().unwrap_or_default();
@@ -41,7 +41,7 @@ fn k3s_default(cluster: &Cluster<'_>, network: &str) -> Option<Told> {
     Some(Told { object: place.object, field: format!("{} (its default)", place.field), networks: Cidr::parse_all(network)? })
 }
 
-/// Of OpenShift, for the kind of networks that is asked for.
+/// Reads OpenShift's pod networks, or its Service networks.
 fn openshift(cluster: &Cluster<'_>, pods: bool) -> Option<Told> {
     let network = cluster.objects.named("config.openshift.io", "Network", None, "cluster")?;
     let spec = network.at("spec");
@@ -57,18 +57,18 @@ fn of_kubeadm(cluster: &Cluster<'_>, field: &str) -> Option<Told> {
     Some(Told::at(&kubeadm(cluster)?.along(field)))
 }
 
-/// Of Cilium's ConfigMap, if Cilium itself gives out the addresses.
+/// Reads the networks of Cilium's ConfigMap, if Cilium itself allocates the addresses.
 fn cilium(cluster: &Cluster<'_>) -> Option<Told> {
     let map = cluster.objects.of("", "ConfigMap").into_iter().find(|map| map.object.name == "cilium-config")?;
     let data = map.at("data");
     data.at("ipam").text().filter(|ipam| ipam.starts_with("cluster-pool"))?;
-    // Several networks are separated by blanks.
+    // Several networks are separated by spaces.
     let place = data.at("cluster-pool-ipv4-cidr");
     let networks = place.text()?.split_whitespace().filter_map(Cidr::parse).collect();
     Some(Told { object: place.object.clone(), field: place.field, networks })
 }
 
-/// Takes the first that tells anything; a later one that has nothing in common with it disagrees.
+/// Takes the first source that contains a network. A later source that shares no network with it is a disagreement.
 fn first(told: impl IntoIterator<Item = Told>, what: &str, disagreements: &mut Vec<Disagreement>) -> Found {
     let mut told = told.into_iter().filter(|told| !told.networks.is_empty());
     let Some(taken) = told.next() else { return Found::default() };
@@ -82,7 +82,7 @@ fn first(told: impl IntoIterator<Item = Told>, what: &str, disagreements: &mut V
     Found { source: Some(format!("{}, {}", taken.object, taken.field)), networks: taken.networks }
 }
 
-/// The networks that all pods are in.
+/// Finds the networks that contain all pods.
 pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[Node], disagreements: &mut Vec<Disagreement>) -> Found {
     let mut told = Vec::new();
     match settings {
@@ -102,11 +102,11 @@ pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[
     }
     told.extend(of_kubeadm(cluster, "networking.podSubnet"));
     told.extend(k3s(cluster, "--cluster-cidr"));
-    // Calico gives out addresses itself; what Nodes say is then not used.
+    // If Calico allocates the addresses itself, the blocks of the Nodes are unused.
     let own_addresses = matches!(settings, Settings::Calico(calico) if calico.strict_affinity.is_some());
     let linux = nodes.iter().filter(|node| !node.windows && !own_addresses);
     let blocks: Vec<(&Node, Cidr)> = linux.flat_map(|node| node.blocks.iter().map(move |block| (node, *block))).collect();
-    // What nodes show is in use: who contradicts it is not taken.
+    // The nodes' blocks are in use: a source that contradicts them is not used.
     let outside = |told: &Told| {
         let same_family = |block: Cidr| told.networks.iter().filter(move |network| network.is_ipv4() == block.is_ipv4());
         blocks.iter().find(|(_, block)| same_family(*block).next().is_some() && !same_family(*block).any(|network| network.contains(*block))).copied()
@@ -121,7 +121,7 @@ pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[
     let default = if right.is_empty() { k3s_default(cluster, K3S_PODS).filter(|told| outside(told).is_none()) } else { None };
     let mut found = first(right.into_iter().chain(default), "pod network", disagreements);
     if let Settings::Ovn(ovn) = settings {
-        // Pods on Windows nodes are in a network of their own.
+        // Pods on Windows nodes have a separate network.
         found.networks.extend(ovn.hybrid.iter().filter(|_| found.source.is_some()));
     }
     if found.source.is_some() || blocks.is_empty() {
@@ -133,7 +133,7 @@ pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[
     Found { networks, source: Some(format!("spec.podCIDRs of {}", cluster.nodes())) }
 }
 
-/// The networks that Services get their addresses from.
+/// Finds the networks of the Services' addresses.
 pub(super) fn service_networks(cluster: &Cluster<'_>, settings: &Settings, disagreements: &mut Vec<Disagreement>) -> Found {
     let mut told = Vec::new();
     let ranges = cluster.objects.of("networking.k8s.io", "ServiceCIDR");

@@ -1,5 +1,5 @@
-//! DaemonSets that put pods on Windows nodes where they cannot run, and those for Windows that the taints of the nodes keep away (pure). The first
-//! hang forever, the second have no pod, and neither says why.
+//! Finds DaemonSets whose pods land on Windows nodes, where they cannot run, and DaemonSets for Windows that do not tolerate the nodes' taints
+//! (pure). The pods of the first kind hang, the second kind has no pods, and neither reports the cause.
 
 mod rules;
 
@@ -19,7 +19,7 @@ use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::api::condition::Reason;
 use crate::api::decode::from_value;
 
-/// Starts of the keys of taints that come and go by themselves.
+/// Prefixes of the keys of taints that other programs add and remove automatically.
 const TRANSIENT: [&str; 6] = [
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -30,14 +30,14 @@ const TRANSIENT: [&str; 6] = [
 ];
 const SYSTEM: &str = "kubernetes.io/os";
 const WINDOWS: &str = "windows";
-/// Of nodes that a message names.
+/// The most nodes that a message names.
 const NAMED: usize = 3;
 
-/// The nodes that count. Before the first Windows node joins, one with the labels that every kubelet gives and the taint that ours has by default.
+/// The nodes to check. Before the first Windows node joins: a node with the labels that every kubelet sets, and the default taint of CAPW's nodes.
 struct Nodes {
     windows: Vec<Node>,
     linux: Vec<Node>,
-    /// No Windows node has joined.
+    /// Whether no Windows node has joined yet.
     is_ahead: bool,
 }
 
@@ -63,7 +63,7 @@ fn lasting(node: &Node) -> Vec<Taint> {
     taints.into_iter().filter(|taint| !TRANSIENT.iter().any(|start| taint.key.starts_with(start))).collect()
 }
 
-/// What is wrong with the DaemonSets among these objects, in the order of their names.
+/// Returns the problems of the DaemonSets among these objects, sorted by name.
 pub fn misplaced(objects: &[Value]) -> Vec<Finding> {
     let objects = Objects::new(objects);
     let nodes = Nodes::of(&objects);
@@ -89,7 +89,7 @@ fn finding(object: &Value, nodes: &Nodes) -> Option<Finding> {
     }
 }
 
-/// The patch, unless a tool would undo it, and what to do.
+/// Returns the patch, unless a tool would undo it, and the remedy.
 fn remedy(object: &Value, what: &str, patch: Value) -> (Option<Patch>, String) {
     match object.get("metadata").and_then(manager) {
         Some(manager) => (None, format!("{what}; {manager} manages it, so do it there")),

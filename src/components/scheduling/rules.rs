@@ -1,4 +1,4 @@
-//! Where the controller of DaemonSets puts pods: by labels and taints of nodes, and nothing else.
+//! The placement rules of the DaemonSet controller, which uses only labels and taints of nodes.
 //! <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/daemon/daemon_controller.go> (`NodeShouldRunDaemonPod`)
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
@@ -12,10 +12,10 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// And those on the network of their node.
+/// The taint that pods on the network of their node tolerate too.
 const NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Whether the pod may be on a node with these labels.
+/// Whether the pod's node selector and affinity match the node.
 pub fn selects(pod: &PodSpec, node: &Node) -> bool {
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let by_labels = pod.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
@@ -24,7 +24,7 @@ pub fn selects(pod: &PodSpec, node: &Node) -> bool {
     by_labels && required.is_none_or(|required| required.node_selector_terms.iter().any(|term| matches(term, node)))
 }
 
-/// A term without expressions matches nothing.
+/// Whether a term matches the node. A term without expressions matches nothing.
 fn matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let (expressions, fields) = (term.match_expressions.iter().flatten(), term.match_fields.iter().flatten());

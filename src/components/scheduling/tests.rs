@@ -1,8 +1,8 @@
-//! DaemonSets as charts and manifests have them.
+//! Tests with DaemonSets from charts and manifests.
 
 use crate::components::scheduling::*;
 
-/// The story *Windows side* has the real controller place the same ones.
+/// The DaemonSets that the real controller places in the story *Windows side*.
 fn daemon_sets() -> Vec<Value> {
     serde_saphyr::from_multiple(include_str!("daemon-sets.yaml")).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Changes of the Linux side, one write after the other, until nothing is left to do.
+//! Tests of changes of the Linux side, one write after the other, until no change is left.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn next(objects: &[Value]) -> Step {
     next_step(objects, &side, &judge(&side))
 }
 
-/// As the API server takes it.
+/// Applies a write as the API server does.
 fn take(objects: &mut Vec<Value>, write: &Write) {
     let there = objects.iter_mut().find(|there| ObjectRef::of(there) == write.object);
     assert_eq!(there.is_none(), write.is_new, "{write:?}");
@@ -37,7 +37,7 @@ fn take(objects: &mut Vec<Value>, write: &Write) {
     json_patch::merge(there, &write.patch);
 }
 
-/// The objects that are written, in this order, and the step after the last write.
+/// Returns the objects that are written, in order, and the step after the last write.
 fn writes(objects: &mut Vec<Value>) -> (Vec<String>, Step) {
     let mut written = Vec::new();
     for _ in 0..MANY {
@@ -52,7 +52,7 @@ fn writes(objects: &mut Vec<Value>) -> (Vec<String>, Step) {
     panic!("after {MANY} writes there are more: {written:?}");
 }
 
-/// Like a controller of DaemonSets that has made the pods again, on nodes whose flanneld has started with what is written.
+/// Simulates the DaemonSet controller after it recreated all pods, on nodes whose flanneld uses the configured settings.
 fn restarted(objects: &mut [Value]) {
     let counts = json!({"status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2}});
     json_patch::merge(object(objects, SET).unwrap(), &counts);
@@ -89,7 +89,7 @@ fn each_recording_is_changed_by_a_few_writes_or_left_to_people() {
     }
 }
 
-/// What `linuxSide: Report` says is what `linuxSide: Change` then does: the patches of findings, and a restart of pods after them.
+/// `linuxSide: Change` does exactly what `linuxSide: Report` reports: it applies the patches of findings, and then restarts pods.
 #[test]
 fn what_is_written_is_what_the_findings_say() {
     for known in &KNOWN {
@@ -112,7 +112,7 @@ fn what_is_written_is_what_the_findings_say() {
                 let restart = format!("`kubectl rollout restart {}`", write.object.for_kubectl());
                 assert!(remedies.contains(&restart), "{}: {write:?} {remedies}", known.name);
             } else {
-                // Beside them there are only preconditions, and CAPW's mark.
+                // The patch adds only preconditions and CAPW's annotation.
                 json_patch::merge(&mut said, &json!({"metadata": {"annotations": {CHANGED: write.patch["metadata"]["annotations"][CHANGED]}}}));
                 let mut is = write.patch.clone();
                 for precondition in ["uid", "resourceVersion"] {
@@ -148,7 +148,7 @@ fn a_changed_network_is_restarted_once_and_then_left_alone() {
     }
     restarted(&mut objects);
     assert_eq!(next(&objects), Step::Nothing);
-    // New settings of a person restart the pods again.
+    // New settings by a person restart the pods again.
     let other =
         json!({"data": {"net-conf.json": r#"{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789, "MTU": 1400}}"#}});
     json_patch::merge(object(&mut objects, CONFIG).unwrap(), &other);
@@ -171,7 +171,7 @@ fn what_was_changed_back_is_left_alone() {
     json_patch::merge(object(&mut objects, CONFIG).unwrap(), &json!({"metadata": {"managedFields": writers}}));
     let Step::Leave(ManagedElsewhere, why) = next(&objects) else { panic!("{:?}", next(&objects)) };
     assert!(why.contains("and the field manager kubectl-edit has changed it back"), "{why}");
-    // Something else on the same object may still be changed.
+    // Another problem of the same object may still be corrected.
     let mut objects = changed("calico-operator-windows", "FelixConfiguration default", &json!({"spec": {"vxlanVNI": 1}}));
     assert_eq!(writes(&mut objects), (vec!["FelixConfiguration default".to_owned()], Step::Nothing));
     json_patch::merge(object(&mut objects, "FelixConfiguration default").unwrap(), &json!({"spec": {"vxlanPort": 8472}}));
@@ -240,7 +240,7 @@ fn calico_is_told_of_windows_nodes_step_by_step_and_switched_on_last() {
     );
     assert_eq!(endpoint["data"], json!({"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443"}));
 
-    // What is deleted is made again, and what is switched off again is left.
+    // A deleted object is recreated, but a setting that was switched off again is left alone.
     objects.retain(|object| ObjectRef::of(object) != ObjectRef::of(&endpoint));
     assert_eq!(writes(&mut objects), (vec![ENDPOINT.to_owned()], Step::Nothing));
     json_patch::merge(object(&mut objects, INSTALLATION).unwrap(), &json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}}}));
@@ -248,7 +248,7 @@ fn calico_is_told_of_windows_nodes_step_by_step_and_switched_on_last() {
     assert!(why.contains("WindowsDataplaneOff again"), "{why}");
 }
 
-/// All Windows nodes get the same: what others have may be of a cloud.
+/// The setting affects all Windows nodes, and Windows nodes of a cloud may need another value.
 #[test]
 fn windows_nodes_that_capw_did_not_make_are_left_to_people() {
     let of_aks = json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin", "cniConfigDir": "/k/azurecni/netconf"}}});
@@ -285,7 +285,7 @@ fn windows_nodes_that_capw_did_not_make_are_left_to_people() {
     }
 }
 
-/// A switch that is on stays on, and who needs Linux nodes more has the command.
+/// CAPW never turns the switch off. A user for whom Linux nodes matter more has the command.
 #[test]
 fn the_switch_is_not_taken_back_when_the_operator_degrades() {
     let degraded =
@@ -303,7 +303,7 @@ fn the_switch_is_not_taken_back_when_the_operator_degrades() {
         let (written, _) = writes(&mut objects);
         assert!(written.is_empty(), "{status} {switch}: {written:?}");
     }
-    // What the command leaves is as before the switch.
+    // The command restores the state before the switch.
     let mut objects = changed("calico-operator-windows", "TigeraStatus calico", &json!({}));
     json_patch::merge(
         object(&mut objects, INSTALLATION).unwrap(),
@@ -312,7 +312,7 @@ fn the_switch_is_not_taken_back_when_the_operator_degrades() {
     assert_eq!(judge(&read(&objects)).iter().map(|finding| finding.reason).collect::<Vec<_>>(), [WindowsDataplaneOff]);
 }
 
-/// The chart of the operator has a value for the ConfigMap.
+/// The operator's chart has a value for the ConfigMap.
 #[test]
 fn what_belongs_to_an_object_of_a_tool_is_not_made() {
     let of_chart = json!({"metadata": {"annotations": {"meta.helm.sh/release-name": "calico"}}, "spec": {"serviceCIDRs": ["10.96.0.0/12"]}});
@@ -323,7 +323,7 @@ fn what_belongs_to_an_object_of_a_tool_is_not_made() {
     assert!(why.contains("ConfigMap tigera-operator/kubernetes-services-endpoint is not there") && why.contains("Helm release calico"), "{why}");
 }
 
-/// A proxy on each Linux node is none on Windows nodes.
+/// A proxy on each Linux node is not available on Windows nodes.
 #[test]
 fn an_address_that_is_of_use_on_linux_nodes_only_is_not_told() {
     for (server, made) in [

@@ -1,4 +1,4 @@
-//! Input of any kind: a finding that names object and field, and never a panic.
+//! Tests with arbitrary input: each problem is a finding with object and field, and nothing panics.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn what_cannot_be_understood_is_named_with_object_and_field() {
     }
 }
 
-/// What cannot be read is not taken for the value that is used where nothing is written.
+/// An unreadable setting must not be treated as the default of a missing setting.
 #[test]
 fn an_unreadable_setting_gives_no_finding_of_its_default() {
     let side = read(&changed(
@@ -104,7 +104,7 @@ fn objects_of_no_shape_are_passed_over() {
     assert_eq!((side.network.kind.as_str(), side.nodes.len()), ("unknown", 1));
 }
 
-/// Ways to all values of an object.
+/// Collects the paths of all values of an object.
 pub fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
     found.push(way.to_owned());
     match value {

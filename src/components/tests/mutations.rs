@@ -1,4 +1,4 @@
-//! Each field that matters: changing it changes the result.
+//! Tests of each field that matters: a change of the field changes the result.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{changed, recording};
 use crate::components::cidr::listed;
 use crate::components::{LinuxSide, judge, read, role};
 
-/// Everything that anybody goes by, but not where it was read.
+/// All results that other code uses, without their sources.
 fn result(side: &LinuxSide) -> String {
     let network = &side.network;
     let findings: Vec<_> = judge(side).into_iter().map(|finding| (finding.reason, finding.object, finding.field, finding.patch)).collect();
@@ -106,7 +106,7 @@ fn each_field_that_matters_changes_the_result() {
     }
 }
 
-/// What does not concern Windows nodes must not make noise.
+/// Fields that do not concern Windows nodes must not change the result.
 #[rustfmt::skip]
 #[test]
 fn other_fields_change_nothing() {
@@ -120,7 +120,7 @@ fn other_fields_change_nothing() {
         ("calico-operator-vxlan", "IPPool antrea", json!({"apiVersion": "crd.antrea.io/v1beta1", "kind": "IPPool", "metadata": {"name": "antrea"}, "spec": {"cidr": "10.0.0.0/8", "ipipMode": "Always"}})),
         ("calico-operator-vxlan", "TigeraStatus calico-windows", json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "calico-windows"}, "status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
         ("calico-operator-windows", "TigeraStatus apiserver", json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "apiserver"}, "status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
-        // Another spelling of the same folder; the folder of the log; folders that are not used.
+        // Another spelling of the same folder; the log folder; unused folders.
         ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": {"cniBinDir": r"C:\Opt\CNI\bin\", "cniConfigDir": "c:/etc/cni/net.d"}}})),
         ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": null}})),
         ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": {"cniLogDir": "/k/log"}}})),

@@ -1,4 +1,4 @@
-//! The page about pod networks says what the code does.
+//! Tests that the page about pod networks matches the code.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The pod that tries out a new node: what it has to reach in a cluster, and that policies of CAPW let it in.
+//! Tests of the pod that tests a new node: its targets in a cluster, and that CAPW's policies admit it.
 
 use super::windows_side::images;
 use crate::api::components::{ProbeTarget, Probes};
@@ -13,7 +13,7 @@ fn asked(probes: &Probes, objects: &[Value], slices: &[Value]) -> Probe {
     Probe::new("agnhost:2.63.0", Vec::new(), probes, &read(objects), slices)
 }
 
-/// The pods of the name resolution at these addresses.
+/// An EndpointSlice of the name resolution with these endpoints and ports.
 fn slice(endpoints: &Value, ports: &Value) -> Value {
     json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "kube-dns-x", "namespace": "kube-system"},
         "endpoints": endpoints, "ports": ports})

@@ -1,4 +1,4 @@
-//! What is read of a living cluster is all that a recording of it has.
+//! Tests that reads of a live cluster cover everything that a recording of it contains.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn is_listed(object: &Value, lists: &[Listing]) -> bool {
 #[test]
 fn nothing_that_matters_is_left_unread() {
     for known in &KNOWN {
-        // An API server serves definitions by what it serves: their names are in recordings only.
+        // Only recordings contain CustomResourceDefinitions: in a cluster, the API server shows which kinds it serves.
         let objects: Vec<Value> = recording(known.name).into_iter().filter(|object| object["kind"] != "CustomResourceDefinition").collect();
         let first: Vec<Value> = objects.iter().filter(|object| is_listed(object, &FIRST)).cloned().collect();
         let wanted = wanted(&first);

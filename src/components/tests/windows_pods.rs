@@ -1,4 +1,4 @@
-//! What is rendered for Windows pods, and what is done about it.
+//! Tests of the objects for Windows pods, and of their changes.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn rendered(hosts: &[(WindowsRelease, bool)]) -> Vec<Value> {
     windows_pods(&hosts.iter().copied().map(host).collect(), &Policies { validation: ValidationMode::Off, ..Policies::default() })
 }
 
-/// Whether an object goes with the others.
+/// Whether an object is removed with the others.
 fn is_removed(object: &Value, all: &[Value]) -> bool {
     let there: Vec<String> = all.iter().map(|object| ObjectRef::of(object).to_string()).collect();
     removed(&wanted_for_pods(&Policies::OFF, &there)).iter().any(|(_, of)| *of == ObjectRef::of(object))
@@ -41,13 +41,13 @@ fn each_release_has_a_class_and_another_where_pods_may_have_virtual_machines() {
         let objects = rendered(&hosts);
         assert_eq!(names(&objects), expected, "{hosts:?}");
         assert!(objects.iter().all(is_ours), "{objects:#?}");
-        // Whatever is brought, `Off` finds it.
+        // `Off` finds every installed object.
         assert!(objects.iter().all(|object| is_removed(object, &objects)));
     }
     assert!(windows_pods(&BTreeSet::from([host((Server2022, true))]), &Policies::OFF).is_empty());
 }
 
-/// Who does not want them from CAPW applies the sample.
+/// Users who do not want CAPW to manage the classes apply the sample.
 #[test]
 fn the_sample_has_what_capw_makes() {
     let sample: Vec<Value> = serde_saphyr::from_multiple(include_str!("../../../config/samples/runtime-classes.yaml")).unwrap();
@@ -70,7 +70,7 @@ fn nodes_tell_which_hosts_have_joined() {
         (windows("10.0.20348"), Some((Server2022, false))),
         (isolating, Some((Server2025, true))),
         (not_isolating, Some((Server2019, false))),
-        // Releases whose support has ended.
+        // Releases out of support.
         (windows("10.0.25398"), None),
         (windows("10.0.19042"), None),
         (json!({"kubernetes.io/os": "windows"}), None),
@@ -93,7 +93,7 @@ fn only_what_is_not_as_it_shall_be_changes() {
     let mut more = desired[0].clone();
     more["metadata"]["annotations"]["a"] = json!("b");
     let of_pools = "/scheduling/nodeSelector/node.kubernetes.io~1windows-build";
-    // Per object that is there: outdated, replaced, unneeded, taken.
+    // The numbers for each existing object: outdated, replaced, unneeded, taken.
     for (live, expected) in [
         (None, [1, 0, 0, 0]),
         (Some(desired[0].clone()), [0, 0, 0, 0]),
@@ -104,7 +104,7 @@ fn only_what_is_not_as_it_shall_be_changes() {
         (Some(class(&[(Server2022, false)], "lab/c2")), [0, 0, 0, 1]),
         (Some(class(&[(Server2019, false)], OWNER)), [1, 0, 1, 0]),
         (Some(class(&[(Server2019, false)], "lab/c2")), [1, 0, 0, 0]),
-        // Of a person, though with our label.
+        // An object that a person applied with CAPW's label.
         (Some(json!({"kind": "RuntimeClass", "metadata": {"name": "gvisor", "labels": {"app.kubernetes.io/managed-by": "capw"}}})), [1, 0, 0, 0]),
         (Some(json!({"kind": "RuntimeClass", "metadata": {"name": "windows-2019"}})), [1, 0, 0, 0]),
     ] {
@@ -116,7 +116,7 @@ fn only_what_is_not_as_it_shall_be_changes() {
     }
 }
 
-/// A policy that is switched off takes its objects with it, and no others.
+/// A policy that is switched off removes only its own objects.
 #[test]
 fn policies_come_go_and_change_by_themselves() {
     let objects =
@@ -127,7 +127,7 @@ fn policies_come_go_and_change_by_themselves() {
     assert!(!is_removed(&warn[0], &[]), "who never asked for policies need not allow CAPW to read them");
     let mut foreign = warn.clone();
     foreign[1]["metadata"]["labels"] = json!({});
-    // What is desired, what is there, and of it: outdated, replaced, unneeded, taken.
+    // The desired objects, the existing objects, and the numbers: outdated, replaced, unneeded, taken.
     for (desired, live, expected) in [
         (&warn, &off, [6, 0, 0, 0]),
         (&warn, &warn, [0, 0, 0, 0]),
@@ -142,7 +142,7 @@ fn policies_come_go_and_change_by_themselves() {
     }
 }
 
-/// Who switches a policy off need not give the rights that it takes.
+/// A user who switches a policy off need not grant the permissions for it.
 #[test]
 fn only_the_kinds_of_what_is_asked_for_or_there_are_read() {
     use RuntimeClassesMode::Auto;

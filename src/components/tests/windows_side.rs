@@ -1,4 +1,4 @@
-//! What is rendered for Windows nodes, and where nothing is.
+//! Tests of the objects for Windows nodes, and of clusters for which CAPW renders none.
 
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -22,7 +22,7 @@ fn rendered(objects: &[Value]) -> Result<Vec<Value>, Refusal> {
     windows_side(&read(objects), &parameters())
 }
 
-/// A file of a ConfigMap that was rendered.
+/// A file of a rendered ConfigMap.
 fn file(rendered: &mut [Value], config_map: &str, name: &str) -> Value {
     serde_json::from_str(object(rendered, &format!("ConfigMap {config_map}")).unwrap()["data"][name].as_str().unwrap()).unwrap()
 }
@@ -32,7 +32,7 @@ fn digest(rendered: &mut [Value], set: &str) -> String {
     object(rendered, &format!("DaemonSet {set}")).unwrap()["spec"]["template"]["metadata"]["annotations"].to_string()
 }
 
-/// Whether every field is one that its kind has, with a value of its type: what Kubernetes' own types do not know is lost on the way.
+/// Whether the object's kind has every field, with the right type: unknown fields are lost in a round trip through Kubernetes' own types.
 fn has_only_known_fields(object: &Value) -> bool {
     fn same<T: DeserializeOwned + Serialize>(object: &Value) -> bool {
         serde_json::from_value::<T>(object.clone()).is_ok_and(|typed| serde_json::to_value(typed).unwrap() == *object)
@@ -51,7 +51,7 @@ fn has_only_known_fields(object: &Value) -> bool {
     }
 }
 
-/// The images that an object names anywhere. A site without the Internet has a mirror of those that it is told, and of no others.
+/// The images anywhere in an object. A site without the Internet mirrors only the images that CAPW documents.
 pub fn images(object: &Value) -> Vec<&str> {
     let own = object.get("image").and_then(Value::as_str);
     let parts: Vec<&Value> = match object {
@@ -62,7 +62,7 @@ pub fn images(object: &Value) -> Vec<&str> {
     own.into_iter().chain(parts.into_iter().flat_map(images)).collect()
 }
 
-/// What holds for every object, whatever the cluster is.
+/// The properties of every rendered object, for any cluster.
 pub fn is_ours(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let labels = &metadata["labels"];
@@ -94,14 +94,14 @@ fn with_host_gw_only_the_settings_differ() {
     insta::assert_snapshot!(files.map(|(config_map, name)| format!("{name}: {:#}\n", file(&mut host_gw, config_map, name))).concat());
     let without_settings = |mut objects: Vec<Value>| {
         objects.retain(|object| object["kind"] != "ConfigMap");
-        // Their digest.
+        // The digests of the settings are ignored.
         objects.iter_mut().filter_map(|object| object.pointer_mut("/spec/template/metadata/annotations")).for_each(|digest| *digest = Value::Null);
         objects
     };
     assert_eq!(without_settings(host_gw), without_settings(vxlan));
 }
 
-/// Calico's operator brings the rest.
+/// Calico's operator installs the rest.
 #[test]
 fn the_objects_of_a_cluster_with_calico_are_those_of_kube_proxy() {
     let objects = rendered(&recording("calico-operator-windows")).unwrap();
@@ -136,7 +136,7 @@ fn kube_proxy_is_told_the_first_of_calicos_networks_with_ipv4() {
     assert_eq!(rendered(&none), Err(Refusal::PodNetworkUnknown("no pool of Calico with IPv4".into())));
 }
 
-/// Recordings for which there are objects, with what tells their networks apart.
+/// Recordings for which objects are rendered, with the values that differ between their networks.
 #[test]
 fn recordings_are_rendered_with_their_networks() {
     let found: Vec<[String; 4]> = KNOWN
@@ -213,7 +213,7 @@ fn the_worst_that_is_wrong_is_told_with_the_remedy() {
     }
 }
 
-/// A row of the table of recordings says whether there are objects.
+/// The table of recordings states whether objects are rendered.
 #[test]
 fn all_other_recordings_have_something_in_the_way() {
     for known in &KNOWN {
@@ -222,7 +222,7 @@ fn all_other_recordings_have_something_in_the_way() {
     }
 }
 
-/// k3s has Flannel inside: nodes show the VNI, and a flag or a default of k3s is the network of pods.
+/// k3s contains Flannel: nodes show the VNI, and a flag or a default of k3s contains the pod network.
 #[test]
 fn without_a_config_map_nodes_tell_the_settings() {
     let node = |arguments: &str| {
@@ -241,7 +241,7 @@ fn without_a_config_map_nodes_tell_the_settings() {
         json!({"Network": "10.42.0.0/16", "Backend": {"Type": "vxlan", "Name": "flannel.4097", "VNI": 4097, "Port": 4789}})
     );
 
-    // What single nodes have of the network is not the network of the next node.
+    // The blocks of single nodes do not contain the blocks of the next nodes.
     let mut elsewhere = cluster.clone();
     for (node, block) in [("Node linux-1", "10.50.0.0/24"), ("Node linux-2", "10.50.1.0/24")] {
         json_patch::merge(object(&mut elsewhere, node).unwrap(), &json!({"spec": {"podCIDR": block, "podCIDRs": [block]}}));
@@ -288,7 +288,7 @@ fn the_network_has_the_name_that_flannel_gives_it() {
 fn every_service_network_is_reached_from_pods_and_ipv6_is_left_out() {
     let change = json!({"spec": {"cidrs": ["10.96.0.0/12", "10.120.0.0/16", "fd00::/108"]}});
     let services = ["10.96.0.0/12", "10.120.0.0/16"];
-    // In a bridge the node itself is reached like them.
+    // In a bridge, pods reach the node itself in the same way.
     for (recording, routed) in [("flannel-vxlan-4096", services.to_vec()), ("flannel-host-gw", [&services[..], &["$(NODE_ADDRESS)/32"]].concat())] {
         let mut objects = rendered(&changed(recording, "ServiceCIDR kubernetes", &change)).unwrap();
         let conflist = file(&mut objects, "flannel", "cni.conflist");
@@ -342,7 +342,7 @@ fn pods_start_again_when_their_settings_change_and_only_then() {
     assert_ne!(digest(&mut before, "flannel"), digest(&mut before, "kube-proxy"));
 }
 
-/// What was applied does not look like another's Windows side.
+/// The applied objects must not be mistaken for a foreign Windows side.
 #[test]
 fn objects_that_were_applied_change_nothing() {
     let linux = recording("flannel-vxlan-4096");

@@ -1,4 +1,4 @@
-//! Wrong settings: each gives its own reason, names object and field, and is gone once its patch is applied.
+//! Tests of wrong settings: each has its own reason, its finding names object and field, and its patch fixes it.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use super::{KNOWN, all_reasons, apply, changed, reasons, recording};
 use crate::api::condition::Reason::{self, *};
 use crate::components::{Finding, Patch, is_warning, judge, read};
 
-/// A recording in which one object is changed, and the finding that must follow.
+/// A recording with one changed object, and the expected finding.
 struct Wrong {
     recording: &'static str,
     object: &'static str,
     change: Value,
     reason: Reason,
-    /// Object and field of the finding.
+    /// The object and field of the finding.
     at: &'static str,
     patch: bool,
 }
@@ -46,7 +46,7 @@ fn wrong() -> Vec<Wrong> {
         of("flannel-vxlan-4096", FLANNEL, net_conf(json!({"Type": "vxlan", "VNI": 4097, "Port": 4789})), NotRolledOut, "Node linux-1 metadata.annotations[flannel.alpha.coreos.com/backend-data]", false),
         of("flannel-host-gw", FLANNEL, net_conf(json!({"Type": "vxlan", "VNI": 4096, "Port": 4789})), NotRolledOut, "Node linux-1 metadata.annotations[flannel.alpha.coreos.com/backend-type]", false),
         of("flannel-host-gw", FLANNEL, net_conf(json!({"Type": "udp"})), NetworkUnsupported, "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json].Backend.Type", false),
-        // Without a backend flanneld takes udp.
+        // flanneld's default backend is udp.
         of("flannel-vxlan-4096", FLANNEL, json!({"data": {"net-conf.json": r#"{"Network": "10.244.0.0/16"}"#}}), NetworkUnsupported, "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json].Backend.Type", false),
         of("flannel-vxlan-4096", "Node linux-1", json!({"spec": {"podCIDR": "10.244.0.0/28", "podCIDRs": ["10.244.0.0/28"]}}), BlockTooSmall, "Node linux-1 spec.podCIDR", false),
         of("flannel-vxlan-4096", "Node linux-1", json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-v6-data": "{}"}}}), DualStack, "Node linux-1 metadata.annotations[flannel.alpha.coreos.com/backend-v6-data]", false),
@@ -81,7 +81,7 @@ fn wrong() -> Vec<Wrong> {
         calico("ConfigMap kubernetes-services-endpoint", json!({"data": {"KUBERNETES_SERVICE_PORT": null}}), ApiServerNotConfigured, "ConfigMap tigera-operator/kubernetes-services-endpoint data.KUBERNETES_SERVICE_HOST", true),
         calico("Installation default", json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin"}}}), CniFoldersDiffer, "Installation default spec.windowsNodes.cniBinDir", true),
         calico("Installation default", json!({"spec": {"windowsNodes": {"cniConfigDir": "D:\\etc\\cni\\net.d"}}}), CniFoldersDiffer, "Installation default spec.windowsNodes.cniConfigDir", true),
-        // The operator takes those of the cloud.
+        // The operator uses the folders of the cloud.
         calico("Installation default", json!({"spec": {"kubernetesProvider": "EKS", "windowsNodes": null}}), CniFoldersDiffer, "Installation default spec.windowsNodes.cniBinDir", true),
         calico("Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}}}), WindowsDataplaneOff, "Installation default spec.calicoNetwork.windowsDataplane", true),
         calico("Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": null}}}), WindowsDataplaneOff, "Installation default spec.calicoNetwork.windowsDataplane", true),
@@ -128,7 +128,7 @@ fn every_reason_has_a_wrong_setting() {
     assert!(found.len() >= 16 && patched.len() >= 8, "{patched:?}");
 }
 
-/// What is wrong after a patch may be that it is not rolled out, or the last switch; nothing else may come.
+/// After a patch, the only new findings may be a missing rollout, or the final switch.
 #[test]
 fn a_patch_puts_right_what_it_is_for_and_nothing_comes_of_it() {
     let recordings = KNOWN.iter().map(|known| (known.name.to_owned(), recording(known.name)));
@@ -143,7 +143,7 @@ fn a_patch_puts_right_what_it_is_for_and_nothing_comes_of_it() {
             apply(&mut one, finding);
             let after = judge(&read(&one));
             assert!(!after.iter().any(|other| (other.reason, at(other)) == (finding.reason, at(finding))), "{case}: {finding:#?} stays");
-            // Calico's operator is told of Windows nodes when all else is right.
+            // The switch is the last finding, after all other problems are fixed.
             let is_next = |other: &Finding| [NotRolledOut, WindowsDataplaneOff].contains(&other.reason);
             let came = after.iter().find(|other| !is_next(other) && !before.iter().any(|known| known.reason == other.reason));
             assert!(came.is_none(), "{case}: {finding:#?} brings {came:#?}");

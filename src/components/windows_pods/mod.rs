@@ -1,5 +1,5 @@
-//! What a cluster has for pods on Windows nodes, whatever its network is (pure): a RuntimeClass for each release of Windows Server, and
-//! policies that find pods that cannot work there.
+//! The objects for pods on Windows nodes, which do not depend on the network (pure): a RuntimeClass for each release of Windows Server, and policies
+//! that detect pods that cannot work there.
 
 mod policies;
 mod runtime_classes;
@@ -18,24 +18,24 @@ use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL, WindowsBootstrapC
 use crate::api::components::{Policies, RuntimeClassesMode, ValidationMode};
 use crate::api::listing::Listing;
 
-/// The kinds of these objects.
+/// The kinds of the objects for Windows pods.
 pub const FOR_PODS: [Listing; 3] = [runtime_classes::KIND, policies::POLICY, policies::BINDING];
 
-/// What pods find on a Windows node.
+/// The properties of a Windows node that matter to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
     pub release: WindowsRelease,
-    /// Whether they may have Hyper-V isolation.
+    /// Whether pods may use Hyper-V isolation.
     pub hyper_v: bool,
 }
 
 impl Host {
-    /// What becomes of a machine with this configuration.
+    /// The host that a machine with this configuration becomes.
     pub fn configured(spec: &WindowsBootstrapConfigSpec) -> Self {
         Self { release: spec.windows_release, hyper_v: spec.windows.hyper_v_isolation }
     }
 
-    /// The Windows nodes among these objects, but those of other releases than CAPW knows.
+    /// The Windows nodes among these objects. Nodes with a release that CAPW does not know are skipped.
     pub fn joined(objects: &[Value]) -> BTreeSet<Self> {
         Objects::new(objects).of("", "Node").iter().filter(|node| is_windows(node)).filter_map(Self::of_node).collect()
     }
@@ -48,7 +48,7 @@ impl Host {
     }
 }
 
-/// The objects of a cluster with these hosts.
+/// Returns the objects for a cluster with these hosts.
 pub fn windows_pods(hosts: &BTreeSet<Host>, policies: &Policies) -> Vec<Value> {
     let classes = match policies.runtime_classes {
         RuntimeClassesMode::Auto => runtime_classes::runtime_classes(hosts),
@@ -57,7 +57,7 @@ pub fn windows_pods(hosts: &BTreeSet<Host>, policies: &Policies) -> Vec<Value> {
     [classes, policies::objects(policies.validation)].concat()
 }
 
-/// The kinds of which to know what there is: those that are asked for, and those of `there`, the kinds and names of what was brought.
+/// The kinds that must be read: the requested kinds, and the kinds in `there`, which lists the kinds and names of the installed objects.
 pub fn wanted_for_pods(policies: &Policies, there: &[String]) -> Vec<Listing> {
     let is_asked = |kind: &Listing| {
         if *kind == runtime_classes::KIND { policies.runtime_classes != RuntimeClassesMode::Off } else { policies.validation != ValidationMode::Off }
@@ -65,36 +65,36 @@ pub fn wanted_for_pods(policies: &Policies, there: &[String]) -> Vec<Listing> {
     FOR_PODS.into_iter().filter(|kind| is_asked(kind) || is_among(kind.kind, there)).collect()
 }
 
-/// Whether one of the objects, told by kind and name, is of that kind.
+/// Whether one of the objects, given as kind and name, is of this kind.
 pub fn is_among(kind: &str, objects: &[String]) -> bool {
     objects.iter().any(|name| name.split(' ').next() == Some(kind))
 }
 
-/// All that [`windows_pods`] gives for any cluster.
+/// All objects that [`windows_pods`] may return for any cluster.
 pub fn possible() -> Vec<(Listing, ObjectRef)> {
     let once = |kind: Listing, name: &str| (kind, ObjectRef::new(kind.kind, None, name));
     let classes = runtime_classes::names().map(|name| once(runtime_classes::KIND, &name));
-    // Without its binding a policy does nothing.
+    // The binding is deleted first, because the policy has no effect without it.
     let policies = policies::names().flat_map(|name| [once(policies::BINDING, name), once(policies::POLICY, name)]);
     classes.chain(policies).collect()
 }
 
-/// What is to be done about the objects for Windows pods.
+/// The changes to make to the objects for Windows pods.
 #[derive(Debug, Default, PartialEq)]
 pub struct Changes<'a> {
-    /// Desired, and there or about to be.
+    /// The desired objects that exist or will exist.
     pub kept: Vec<ObjectRef>,
-    /// Of these, those that are not there as they shall be.
+    /// The desired objects that are missing or outdated.
     pub outdated: Vec<&'a Value>,
-    /// What has to go before they can be applied: a field that may not change is another one.
+    /// The objects to delete before the desired ones can be applied, because an immutable field differs.
     pub replaced: Vec<&'a Value>,
-    /// There for this owner, and not desired any more.
+    /// The objects of this owner that are no longer desired.
     pub unneeded: Vec<&'a Value>,
-    /// Why others that are desired stay as they are.
+    /// The reasons why the remaining desired objects are not touched.
     pub taken: Vec<Taken>,
 }
 
-/// `desired` has the mark of the owner; `objects` has all of the kinds in [`FOR_PODS`] that there are.
+/// Returns the changes. `desired` has the owner's annotation; `objects` contains all existing objects of the kinds in [`FOR_PODS`].
 pub fn changes<'a>(desired: &'a [Value], objects: &'a [Value], owner: &str) -> Changes<'a> {
     let mut changes = Changes::default();
     for wanted in desired {

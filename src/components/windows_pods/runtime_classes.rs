@@ -1,4 +1,4 @@
-//! RuntimeClasses: a pod that names one gets its node selector and its tolerations when it is made, so it is placed on a node of that Windows release.
+//! RuntimeClasses: a pod that names a class gets the class's node selector and tolerations at creation, so it runs on a node of that Windows release.
 //! <https://kubernetes.io/docs/concepts/containers/runtime-class/#scheduling>
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::components::plan::labels;
 
 pub const KIND: Listing = Listing::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
 
-/// One for each release, and one for each release with Hyper-V isolation.
+/// Returns a class for each release, and a second class for each release with Hyper-V isolation.
 pub fn runtime_classes(hosts: &BTreeSet<Host>) -> Vec<Value> {
     let all = hosts.iter().map(|host| (host.release, false));
     let isolated = hosts.iter().filter(|host| host.hyper_v).map(|host| (host.release, true));
@@ -20,12 +20,12 @@ pub fn runtime_classes(hosts: &BTreeSet<Host>) -> Vec<Value> {
     classes.into_iter().map(|(release, hyper_v)| class(release, hyper_v)).collect()
 }
 
-/// The names that a class may have.
+/// The possible names of the classes.
 pub fn names() -> impl Iterator<Item = String> {
     WindowsRelease::ALL.into_iter().flat_map(|release| [false, true].map(|hyper_v| name(release, hyper_v)))
 }
 
-/// `windows-2022`, `windows-2022-hyperv`
+/// Formats a name: `windows-2022`, `windows-2022-hyperv`.
 fn name(release: WindowsRelease, hyper_v: bool) -> String {
     format!("windows-{}{}", release.as_str(), if hyper_v { "-hyperv" } else { "" })
 }
@@ -44,7 +44,7 @@ fn class(release: WindowsRelease, hyper_v: bool) -> Value {
         },
     });
     if hyper_v {
-        // The virtual machine itself, beside what its containers request.
+        // The overhead is the virtual machine itself, in addition to the requests of its containers.
         let overhead = json!({"podFixed": {"cpu": "250m", "memory": "1Gi"}});
         let isolated = json!({"handler": HYPER_V_HANDLER, "overhead": overhead, "scheduling": {"nodeSelector": {HYPER_V_LABEL: "true"}}});
         json_patch::merge(&mut class, &isolated);
@@ -52,7 +52,7 @@ fn class(release: WindowsRelease, hyper_v: bool) -> Value {
     class
 }
 
-/// The API server lets nobody change a handler.
+/// Whether an update is possible. The API server refuses every change of a handler.
 pub fn may_become(live: &Value, desired: &Value) -> bool {
     live.get("handler") == desired.get("handler")
 }

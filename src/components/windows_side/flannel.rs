@@ -1,7 +1,7 @@
-//! Flannel on Windows nodes: what flanneld and the CNI plugins are told, and the rights of flanneld.
+//! Flannel on Windows nodes: the settings of flanneld and the CNI plugins, and the permissions of flanneld.
 //!
-//! Keys are those of the programs that read them: flanneld's of `net-conf.json`, and of the conflist those of Flannel's CNI plugin, of
-//! `win-overlay` or `win-bridge`, and, in `Settings`, of the Host Compute Network API, which gets them as they are.
+//! Each program defines its own keys: flanneld those of `net-conf.json`; Flannel's CNI plugin and `win-overlay` or `win-bridge` those of the
+//! conflist; and the Host Compute Network API those in `Settings`, which it receives unchanged.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::components::compatible::PORT;
 use crate::components::linux_side::{Dns, NET_CONF};
 use crate::components::plan::labels;
 
-/// The ClusterRole of flanneld, and its binding.
+/// The name of flanneld's ClusterRole and of its binding.
 pub const ROLE: &str = "capw-flannel";
 
-/// What flanneld does with the subnets of Nodes: it reads those of all, and writes annotations and a condition of its own.
+/// The permissions of flanneld: it reads the subnets of all Nodes, and writes annotations and its own condition.
 pub fn cluster_role() -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -28,7 +28,7 @@ pub fn cluster_role() -> Value {
     })
 }
 
-/// The node's own address in the conflist, as `capw-node.exe` fills it in: it is the same on no two nodes.
+/// The node's own address in the conflist. `capw-node.exe` fills it in, because it differs on each node.
 const NODE: &str = "$(NODE_ADDRESS)/32";
 
 /// The files of flanneld and of the CNI plugins.
@@ -36,7 +36,7 @@ pub fn settings(flannel: &Flannel, dns: Option<&Dns>) -> BTreeMap<&'static str, 
     BTreeMap::from([(NET_CONF, net_conf(flannel)), ("cni.conflist", conflist(flannel, dns))])
 }
 
-/// The part of flanneld's settings that it reads on Windows. It takes the node's subnet from the Node.
+/// The part of flanneld's settings that flanneld reads on Windows. flanneld reads the node's subnet from the Node.
 fn net_conf(flannel: &Flannel) -> Value {
     let backend = match flannel.backend {
         Backend::Vxlan { vni } => json!({"Type": "vxlan", "Name": flannel.name, "VNI": vni, "Port": PORT}),
@@ -45,23 +45,23 @@ fn net_conf(flannel: &Flannel) -> Value {
     json!({"Network": flannel.pods.to_string(), "Backend": backend})
 }
 
-/// Flannel's plugin adds the node's subnet, and `win-overlay` the node's address.
+/// Returns the conflist. Flannel's plugin adds the node's subnet, and `win-overlay` the node's address.
 fn conflist(flannel: &Flannel, dns: Option<&Dns>) -> Value {
     let policy = |kind: &str, settings: Value| json!({"name": "EndpointPolicy", "value": {"Type": kind, "Settings": settings}});
     let pods = flannel.pods.to_string();
-    // In a bridge the node is reached as the Services are: its own address, put on what is sent to it, would lead nowhere.
+    // In a bridge, pods reach the node in the same way as Services: NAT to the node's own address would break packets to the node itself.
     // <https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/windows/win-bridge/sample-v2.conf>
     let node = (flannel.backend == Backend::HostGw).then(|| NODE.to_owned());
     let routed: Vec<String> = flannel.services.iter().map(ToString::to_string).chain(node).collect();
     let inside: Vec<&String> = [&pods].into_iter().chain(&routed).collect();
-    // What leaves the cluster gets the node's address.
+    // Packets that leave the cluster get the node's address.
     let nat = policy("OutBoundNAT", json!({"Exceptions": inside}));
-    // Without it pods ask the node's own network for Services.
+    // Without these routes, pods look for Services in the node's own network.
     let routes = routed.iter().map(|network| policy("SDNRoute", json!({"DestinationPrefix": network, "NeedEncap": true})));
     let policies: Vec<Value> = [nat].into_iter().chain(routes).collect();
     let mut delegate = match flannel.backend {
         Backend::Vxlan { .. } => json!({"type": "win-overlay", "apiVersion": 2, "policies": policies}),
-        // With it a pod reaches itself by a Service.
+        // With `loopbackDSR`, a pod reaches itself by a Service.
         Backend::HostGw => json!({"type": "win-bridge", "apiVersion": 2, "policies": policies, "loopbackDSR": true}),
     };
     if let (Value::Object(fields), Some(dns)) = (&mut delegate, dns) {
@@ -72,7 +72,7 @@ fn conflist(flannel: &Flannel, dns: Option<&Dns>) -> Value {
     json!({"cniVersion": "1.0.0", "name": flannel.name, "disableCheck": true, "plugins": [plugin]})
 }
 
-/// For pods whose kubelet says nothing else.
+/// The name resolution of pods for which the kubelet sets nothing else.
 fn name_resolution(dns: &Dns) -> Value {
     let servers: Vec<String> = dns.addresses.iter().filter(|address| address.is_ipv4()).map(ToString::to_string).collect();
     let search: Vec<String> = dns.domain.iter().map(|domain| format!("svc.{domain}")).collect();

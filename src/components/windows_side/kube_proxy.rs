@@ -1,4 +1,4 @@
-//! kube-proxy on Windows nodes: its configuration, and the rights that it has on Linux nodes.
+//! kube-proxy on Windows nodes: its configuration, and the same permissions as on Linux nodes.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::api::bootstrap_config::DSR_WITHOUT_GATE;
 use crate::api::name::minor;
 use crate::components::linux_side::KubeProxy;
 
-/// The ClusterRole that every API server makes.
+/// The ClusterRole that every API server creates.
 pub const ROLE: &str = "system:node-proxier";
 pub const BINDING: &str = "capw-kube-proxy";
 
-/// It answers on this port of the node's address when it has programmed all Services. It starts only once the network is there.
+/// The readiness probe: kube-proxy answers on this port of the node's address once all Services are programmed. It starts after the network exists.
 pub fn readiness() -> Value {
     json!({"httpGet": {"path": "/healthz", "port": 10256}, "periodSeconds": 5})
 }
 
-/// How `capw-node.exe` is told which network to wait for, and where kube-proxy's address in it comes from; flanneld's is what it expects.
+/// The arguments that tell `capw-node.exe` the network to wait for, and the source of kube-proxy's address in it; flanneld's network is the default.
 pub const fn arguments(network: &Network) -> &'static [&'static str] {
     match network {
         Network::Flannel(_) => &[],
@@ -26,7 +26,7 @@ pub const fn arguments(network: &Network) -> &'static [&'static str] {
     }
 }
 
-/// Its file, without what only the node knows: its name, the kubeconfig, and the address that it sends from (`sourceVip`).
+/// The configuration file, without the fields that only the node knows: its name, the kubeconfig, and the source address (`sourceVip`).
 pub fn settings(network: &Network, linux: Option<&KubeProxy>) -> BTreeMap<&'static str, Value> {
     let version = linux.and_then(|proxy| proxy.version.as_deref());
     let mut configuration = json!({
@@ -34,7 +34,7 @@ pub fn settings(network: &Network, linux: Option<&KubeProxy>) -> BTreeMap<&'stat
         "kind": "KubeProxyConfiguration",
         "mode": "kernelspace",
         "clusterCIDR": network.pods().to_string(),
-        // Otherwise it listens on all addresses, and says so in its log as a warning.
+        // By default kube-proxy listens on all addresses, and logs a warning about it.
         "nodePortAddresses": ["primary"],
         "winkernel": {"networkName": network.name(), "enableDSR": true},
     });

@@ -1,8 +1,8 @@
-//! What brings a cluster's pod network and its Services to Windows nodes (pure): the objects that run Flannel and kube-proxy there, with the
-//! settings of the Linux side. Calico's operator brings its network itself, and then only kube-proxy is left.
+//! The objects that install a cluster's pod network and Services on Windows nodes (pure): they run Flannel and kube-proxy there, with the settings of
+//! the Linux side. Calico's operator installs Calico itself, so CAPW installs only kube-proxy.
 //!
-//! Both run the program `capw-node.exe` of CAPW's image in HostProcess pods. It finds on the node what only the node knows, and starts the
-//! program of its name, which is on the node already.
+//! Both run the program `capw-node.exe` of CAPW's image in HostProcess pods. This program detects the facts that only the node knows, and starts the
+//! requested program, which is already on the node.
 
 mod flannel;
 mod kube_proxy;
@@ -22,21 +22,21 @@ use super::place::ObjectRef;
 use super::plan::labels;
 use super::role::{Role, role};
 
-/// Where all of it is, but for what a cluster has once.
+/// The namespace of all installed objects, except for cluster-scoped ones.
 pub const NAMESPACE: &str = "capw-windows";
 
-/// What the objects hold besides the settings of the Linux side.
+/// The values in the objects that are not settings of the Linux side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The image of CAPW, e.g. `registry.example.com/capw:v0.2.0`.
     pub image: String,
-    /// Where nodes reach the API server, e.g. `https://10.0.0.10:6443`: before kube-proxy runs, no Service has an address there.
+    /// The address at which nodes reach the API server, e.g. `https://10.0.0.10:6443`: no Service works there before kube-proxy runs.
     pub api_server: String,
     /// Names of Secrets in [`NAMESPACE`] with which nodes pull the image.
     pub pull_secrets: Vec<String>,
 }
 
-/// The objects in the order in which they have to be applied, or why there are none.
+/// Returns the objects in the order in which they must be applied, or the reason why none are rendered.
 pub fn windows_side(side: &LinuxSide, parameters: &Parameters) -> Result<Vec<Value>, Refusal> {
     let network = network(side)?;
     let mut objects = vec![namespace()];
@@ -65,20 +65,20 @@ pub fn windows_side(side: &LinuxSide, parameters: &Parameters) -> Result<Vec<Val
     Ok(objects)
 }
 
-/// The DaemonSet with which another brings the network to Windows nodes, beside what CAPW brings: that of Calico's operator.
+/// The DaemonSet by which Calico's operator installs the network on Windows nodes, in addition to CAPW's objects.
 /// <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>
 pub fn brought_by_another(side: &LinuxSide) -> Option<ObjectRef> {
     (role(side) == Role::Ask).then(|| ObjectRef::new("DaemonSet", Some("calico-system"), "calico-node-windows"))
 }
 
-/// Pods that are processes of the host are admitted with the level `privileged` only.
+/// HostProcess pods are admitted only at the level `privileged`.
 fn namespace() -> Value {
     let mut labels = labels(NAMESPACE);
     labels.extend(["enforce", "audit", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), json!("privileged"))));
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 }
 
-/// Gives a pod what its node pulls the image with.
+/// Adds the image pull secrets to a pod.
 pub fn with_pull_secrets(mut pod: Value, names: &[String]) -> Value {
     if let (Value::Object(fields), false) = (&mut pod, names.is_empty()) {
         let secrets: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
@@ -87,7 +87,7 @@ pub fn with_pull_secrets(mut pod: Value, names: &[String]) -> Value {
     pod
 }
 
-/// Gives the account of a program the rights of a ClusterRole.
+/// Binds the service account of a program to a ClusterRole.
 fn binding(account: &str, name: &str, role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -8,17 +8,17 @@ use crate::components::linux_side::{Calico, LinuxSide, Settings};
 use crate::components::role::{Role, role, runs_already};
 use crate::components::workloads::Program;
 
-/// The pod network, and who brings it to Windows nodes.
+/// The pod network, and its installer on Windows nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// CAPW does.
+    /// CAPW installs Flannel.
     Flannel(Flannel),
-    /// Its operator does, with VXLAN or with BGP, and leaves kube-proxy to CAPW.
+    /// Calico's operator installs Calico, with VXLAN or with BGP, and leaves kube-proxy to CAPW.
     Calico { pods: Cidr },
 }
 
 impl Network {
-    /// Its name in HNS. That of Calico is fixed:
+    /// The network's name in HNS. Calico's name is fixed:
     /// <https://github.com/projectcalico/calico/blob/v3.32.1/node/pkg/lifecycle/startup/startup_windows.go>.
     pub fn name(&self) -> &str {
         match self {
@@ -35,27 +35,27 @@ impl Network {
     }
 }
 
-/// Flannel's network. On Windows it has IPv4 only.
+/// Flannel's network. On Windows it supports IPv4 only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flannel {
     pub backend: Backend,
-    /// Of the network on Windows, which flanneld makes, and pods and kube-proxy find by it.
+    /// The name of the network on Windows. flanneld creates the network, and pods and kube-proxy find it by this name.
     pub name: String,
     pub pods: Cidr,
     pub services: Vec<Cidr>,
 }
 
-/// How packets get to the pods of other nodes.
+/// The way in which packets reach the pods of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// By a tunnel: on Windows, an overlay.
+    /// A tunnel: on Windows, an overlay.
     Vxlan { vni: u32 },
-    /// By routes over the other nodes: on Windows, a bridge.
+    /// Routes over the other nodes: on Windows, a bridge.
     HostGw,
 }
 
 impl Backend {
-    /// As flanneld names its network on Windows where nothing is written.
+    /// flanneld's default name of its network on Windows.
     /// <https://github.com/flannel-io/flannel/blob/v0.28.10/pkg/backend/hostgw/hostgw_windows.go>, and `vxlan/vxlan_windows.go` beside it.
     fn network_name(self) -> String {
         match self {
@@ -65,7 +65,7 @@ impl Backend {
     }
 }
 
-/// The network, or why CAPW brings nothing for it.
+/// Returns the network, or the reason why CAPW installs nothing for it.
 pub fn network(side: &LinuxSide) -> Result<Network, Refusal> {
     let role = role(side);
     if !matches!(role, Role::Run | Role::Ask) {
@@ -102,7 +102,7 @@ fn ipv4(networks: &[Cidr]) -> Vec<Cidr> {
     networks.iter().copied().filter(|network| network.is_ipv4()).collect()
 }
 
-/// As flanneld names it on Windows.
+/// Returns flanneld's name of the network on Windows.
 fn name(side: &LinuxSide, backend: Backend) -> Result<String, Refusal> {
     let written = match &side.network.settings {
         Settings::Flannel(flannel) => flannel.config.as_ref().and_then(|config| config.backend.name.clone()),
@@ -113,7 +113,7 @@ fn name(side: &LinuxSide, backend: Backend) -> Result<String, Refusal> {
     if is_good { Ok(name) } else { Err(Refusal::BadName(name)) }
 }
 
-/// The network of all pods. What nodes have of it is not the whole: the next node gets another part.
+/// Returns the network of all pods. A node's block is not the whole network: the next node gets another block.
 fn pods(side: &LinuxSide) -> Result<Cidr, Refusal> {
     let found = ipv4(&side.network.pod_networks);
     let is_part = |network: &Cidr| side.nodes.iter().any(|node| node.blocks.contains(network));

@@ -7,22 +7,22 @@ use serde_json::{Map, Value, json};
 use super::{NAMESPACE, Parameters, with_pull_secrets};
 use crate::components::plan::{digest, labels};
 
-/// Annotation on pods: the digest of the settings that they started with, so that a change of these restarts them, one node at a time.
+/// Annotation on pods: the digest of the settings that they started with. A change of the settings restarts the pods, one node at a time.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/windows-side-settings";
 
-/// Below which folder a HostProcess container finds its volumes: containerd's shim puts the folder in its place. Windows Server 2019 has the volumes
-/// nowhere else. <https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/#volume-mounts>
+/// The folder of a HostProcess container's volumes; containerd's shim replaces the placeholder. On Windows Server 2019 the volumes are only there.
+/// <https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/#volume-mounts>
 const VOLUMES: &str = "%CONTAINER_SANDBOX_MOUNT_POINT%";
 
 /// A program that `capw-node.exe` starts.
 pub struct Program {
-    /// Of the command, the account, the ConfigMap and the DaemonSet.
+    /// The name of the command, the account, the ConfigMap and the DaemonSet.
     pub name: &'static str,
-    /// Of `capw-node.exe`, for this network.
+    /// The arguments of `capw-node.exe` for this network.
     pub arguments: &'static [&'static str],
-    /// Its files.
+    /// The files of the ConfigMap.
     pub settings: BTreeMap<&'static str, Value>,
-    /// What shows that it works, beside that it runs.
+    /// The readiness probe, if a running process is not enough.
     pub readiness: Option<Value>,
 }
 
@@ -43,13 +43,13 @@ impl Program {
         self.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(format!("{value:#}\n")))).collect()
     }
 
-    /// Of the files, and of the Secrets: others may name some too, so these alone would not show that one is named no more.
+    /// The digest of the files and of the Secrets' names. Other writers may add Secrets, so a removed name would otherwise go unnoticed.
     fn digest(&self, parameters: &Parameters) -> String {
         let files = Value::Object(self.files()).to_string();
         digest(&(files + &parameters.pull_secrets.join(",")))
     }
 
-    /// One pod on each Windows node, whatever its taints: without it, no pod there has a network.
+    /// Runs one pod on each Windows node, whatever its taints: without this pod, no other pod there has a network.
     pub fn daemon_set(&self, parameters: &Parameters) -> Value {
         json!({
             "apiVersion": "apps/v1",
@@ -73,7 +73,7 @@ impl Program {
             "hostNetwork": true,
             "priorityClassName": "system-node-critical",
             "serviceAccountName": self.name,
-            // The token that is mounted below is for this purpose alone.
+            // The token that is mounted below has only this purpose.
             "automountServiceAccountToken": false,
             "tolerations": [{"operator": "Exists"}],
             "securityContext": {"windowsOptions": {"hostProcess": true, "runAsUserName": r"NT AUTHORITY\SYSTEM"}},
@@ -88,7 +88,7 @@ impl Program {
         })
     }
 
-    /// Paths of mounts have no drive letters. The image's entrypoint is `capw-node.exe`.
+    /// Mount paths have no drive letters. The image's entrypoint is `capw-node.exe`.
     fn container(&self, parameters: &Parameters) -> Value {
         let name = self.name;
         let of_pod = |variable: &str, field: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}});
@@ -105,7 +105,7 @@ impl Program {
                 of_pod("NODE_ADDRESS", "status.hostIP"),
                 {"name": "API_SERVER", "value": parameters.api_server},
             ],
-            // Without limits: a node whose network program is stopped loses all its pods.
+            // No limits: if the network program of a node is stopped, the node loses all its pods.
             "resources": {"requests": {"cpu": "50m", "memory": "100Mi"}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [

@@ -1,4 +1,4 @@
-//! The Node of a machine: how it leaves.
+//! The removal of a machine's Node.
 
 pub mod drain;
 pub mod teardown;

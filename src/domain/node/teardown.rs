@@ -1,5 +1,5 @@
-//! What comes before the end of the VM in a standalone pool: its Node is drained and deleted. Under Cluster API, core does that, but for a Node
-//! that it does not know of yet.
+//! The steps before the VM of a standalone pool is deleted: its Node is drained and deleted. Under Cluster API, core does that, except for a Node
+//! that it does not know yet.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use crate::domain::decision::Decision;
 use crate::domain::fault::Fault;
 use crate::domain::owner::{Owner, TargetCluster};
 
-/// The watch shows the end of a Node that was deleted; this is for one that is slow.
+/// The delay for a watch that is slow to report a deleted Node.
 const GOING: Duration = Duration::from_secs(5);
-/// What a person can fix in or around the workload cluster is checked again after this time.
+/// The interval for checking faults that a person can fix in or around the workload cluster.
 const RECHECK: Duration = Duration::from_secs(10);
-/// Under Cluster API, a machine whose VM is gone waits so long from its deletion on for a workload cluster that cannot be used. Core itself does not
-/// wait for a Node that it does not know of.
+/// Under Cluster API, the time from its deletion that a machine whose VM is gone waits for an unusable workload cluster. Core itself does not wait
+/// for a Node that it does not know.
 const CORE: Duration = Duration::from_secs(120);
 
-/// What comes next when the workload cluster cannot be used.
+/// The next step when the workload cluster cannot be used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TeardownStep {
-    /// The VM may go, and the Node is left behind for this reason.
+    /// The VM may be deleted, and the Node is left behind for this reason.
     LeaveBehind(&'static str),
-    /// The Node is in the way; what to report meanwhile.
+    /// The Node must be removed first; the decision has the report.
     Wait(Decision<()>),
-    /// Try again with back-off: the error passes by itself.
+    /// Retry with back-off: the error is temporary.
     BackOff,
 }
 
-/// When the workload cluster cannot be used: `fault`, in words `error`; `None` passes by itself. `is_over`: the time for the teardown of the
-/// Node has passed.
+/// Returns the step when the workload cluster cannot be used because of `fault`, with the message `error`; `None` is temporary. `is_over`: the time
+/// for the teardown of the Node has passed.
 pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownStep {
     match fault {
         Some(Fault::KubeconfigMissing) => TeardownStep::LeaveBehind("the kubeconfig of its cluster is gone"),
@@ -43,26 +43,26 @@ pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownSte
     }
 }
 
-/// Whether a Node may be left when nothing is left of the VM. In a standalone pool, that is one that came while the watch was behind. Under Cluster
-/// API, it is one that core has not found yet: core deletes the Node that the Machine names, and skips it otherwise if its connection to the workload
-/// cluster is down just then (`isDeleteNodeAllowed` in core's `machine_controller.go`). With a cluster, its Nodes go.
+/// Whether a Node may exist although the VM is gone. In a standalone pool, that is a Node that appeared while the watch was behind. Under Cluster
+/// API, it is a Node that core has not found yet: core deletes only the Node that the Machine names, and skips it if its connection to the workload
+/// cluster is down just then (`isDeleteNodeAllowed` in core's `machine_controller.go`). The Nodes of a deleted cluster are deleted with it.
 pub fn may_leave_node(owner: &Owner, cluster: &TargetCluster) -> bool {
     let is_known_to_core = owner.request().is_some_and(|request| request.node.is_some());
     cluster.cluster.is_standalone() || (cluster.control_plane_initialized && !cluster.is_deleting && !is_known_to_core)
 }
 
-/// Whether a machine of Cluster API has waited long enough for a workload cluster that cannot be used.
+/// Whether a machine of Cluster API has waited long enough for an unusable workload cluster.
 pub fn is_over(object: &WindowsMachine, now: Timestamp) -> bool {
     let deleted = object.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
     elapsed(deleted, now) >= CORE
 }
 
-/// What is reported from the first try on that fails.
+/// Returns the condition that is reported from the first failed attempt on.
 pub fn begun() -> Desired {
     Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message("its Node goes first")
 }
 
-/// What is reported once the Node was deleted.
+/// Returns the decision after the Node was deleted.
 pub fn deleted(node: &str) -> Decision<()> {
     waiting(GOING, format!("Node {node} is being removed"))
 }

@@ -1,4 +1,4 @@
-//! One machine that may join, and who asks for its certificate.
+//! Tests with one machine that may join, and requests for its certificate.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn with(caches: Caches, exchanges: Vec<Exchange>) -> (WorkloadClusters, Workload
     (shared.clusters.clone(), workload, script)
 }
 
-/// A request of that user, for a key of its own.
+/// Creates a request of that user with its own key.
 fn request(name: &str, user: &str, conditions: Value) -> CertificateSigningRequest {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
@@ -76,7 +76,7 @@ fn note(script: &Script) -> String {
     script.seen().last().unwrap().body["note"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a watch shows is handled for that long.
+/// Handles the events of a watch for that long.
 async fn handle_for(
     seconds: u64,
     clusters: &WorkloadClusters,
@@ -89,7 +89,7 @@ async fn handle_for(
     let _ = timeout(Duration::from_secs(seconds), pending::handle_all(joins, stream::iter(events).chain(stream::pending()))).await;
 }
 
-/// Requests that come one after the other, without a second look at one that was refused.
+/// Handles requests one after the other, without judging a refused one again.
 async fn handle_all(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, requests: Vec<CertificateSigningRequest>) {
     handle_for(20, clusters, cluster, workload, requests.into_iter().map(Event::Apply)).await;
 }
@@ -131,7 +131,7 @@ async fn a_node_that_renews_its_certificate_is_left_alone() {
     handle_all(&clusters, &cluster, &workload, vec![request("renewal", "system:node:win-1", json!([]))]).await;
 }
 
-/// It says that it is a machine whose Node is there, and so would get a certificate of that Node.
+/// The copy names a machine whose Node exists, and so would get a certificate for that Node.
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_a_machine_of_another_namespace_gets_no_certificate() {
     let id = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("original")));
@@ -177,7 +177,7 @@ fn standalone(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Worklo
     (clusters, cluster, workload, script)
 }
 
-/// A watch shows a request once. After a start, requests may be listed before what says whose they are.
+/// A watch reports a request once. After a start, requests may be listed before the objects that identify their machines.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_comes_before_the_nodes_are_known_is_approved_later() {
     let (clusters, cluster, workload, script) = standalone(vec![refuse(NODE, 404, "NotFound"), approval("early")]);
@@ -208,7 +208,7 @@ async fn a_request_that_is_gone_is_left_and_another_key_may_come() {
     handle_all(&clusters, &cluster, &workload, vec![request("next", "system:bootstrap:abcdef", json!([]))]).await;
 }
 
-/// The approval may have been done although its answer was lost.
+/// The approval may have succeeded although its answer was lost.
 #[tokio::test(start_paused = true)]
 async fn while_an_approval_has_no_answer_no_other_key_is_approved() {
     let ours = request("ours", "system:bootstrap:abcdef", json!([]));
@@ -239,7 +239,7 @@ async fn a_request_that_a_node_of_that_name_kept_from_approval_is_approved_when_
     assert_eq!((script.seen().len(), clusters.oldest_requests()[0].1), (5, None));
 }
 
-/// A configuration that the cache does not show yet.
+/// The cache does not contain the configuration yet.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_token_is_not_known_yet_is_approved_later() {
     let (mut caches, (configs, show)) = (caches(vec![machine("lab", "w", Value::Null)]), changing());

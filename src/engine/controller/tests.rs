@@ -20,7 +20,7 @@ use crate::telemetry::Readiness;
 
 type Event = watcher::Result<watcher::Event<Guarded<ConfigMap>>>;
 
-/// A controller of ConfigMaps whose watch the test speaks for.
+/// A controller of ConfigMaps whose watch events the test sends.
 struct Stage {
     events: mpsc::UnboundedSender<Event>,
     watching: Watching,
@@ -130,7 +130,7 @@ async fn passes_of_one_object_never_overlap_and_those_of_all_are_limited() {
         }
         sleep(Duration::from_millis(300)).await;
     }
-    // Twenty passes, and a second one for the four that ran when their objects changed; waiting ones take all changes at once.
+    // Twenty first passes, and second passes for the four objects that changed while their pass ran; a waiting object takes all changes at once.
     reaches(&done, 24).await;
     stage.controller.stop.cancel();
     task.await.unwrap();
@@ -268,7 +268,7 @@ async fn a_malformed_object_and_a_failing_watch_stop_nothing() {
     let text = stage.watching.metrics.text();
     assert!(text.contains("capw_malformed_objects_total{kind=\"configmaps\"} 1"), "{text}");
     assert!(text.contains("capw_watch_errors_total{kind=\"configmaps\"} 1"), "{text}");
-    // While the watch was down, "a" went away.
+    // "a" was deleted while the watch was down.
     stage.tell(Ok(watcher::Event::Init));
     stage.tell(Ok(watcher::Event::InitApply(Guarded(Ok(object("b", 3))))));
     stage.tell(Ok(watcher::Event::InitDone));
@@ -296,7 +296,7 @@ fn who_takes_the_last_finalizer_away_is_not_asked_again() {
     answer.metadata.finalizers = Some(vec!["theirs".into()]);
     written.note(&answer);
     assert!(!written.is_stale(&cached), "it lives on");
-    // The API server answers with the version that the object had.
+    // The API server answers with the unchanged version of the object.
     answer.metadata.finalizers = None;
     written.note(&answer);
     assert!(written.is_stale(&cached), "it is gone, and the cache does not know yet");
@@ -349,7 +349,7 @@ async fn only_objects_that_the_watch_filter_selects_get_a_pass_and_all_are_known
     assert_eq!((passes.load(Ordering::SeqCst), stage.watch.store().state().len()), (1, 2));
 }
 
-/// Every watch lists again now and then; what the list has and cannot be read must not count as gone.
+/// Every watch lists again from time to time. An unreadable object in the list must not count as deleted.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_stays_when_all_are_listed_again() {
     let stage = Stage::new(&["a", "gone"]);
@@ -377,7 +377,7 @@ async fn an_object_that_cannot_be_read_stays_when_all_are_listed_again() {
     assert_eq!(names(), (vec!["a".to_owned()], vec!["b".to_owned()]));
     assert_eq!(passes.load(Ordering::SeqCst), 2, "neither gets a pass");
 
-    // It was recreated while the watch was down: of this one nothing was ever read.
+    // The object was recreated while the watch was down, and the new one was never readable.
     let mut again = object("a", 3).metadata;
     again.uid = Some("another".into());
     listed(vec![Guarded(Err(InvalidObject { error: "no".into(), metadata: again })), Guarded(Ok(object("b", 3)))]);

@@ -36,7 +36,7 @@ fn with(caches: Caches, exchanges: Vec<Exchange>) -> (Serves, Script) {
     (Serves(Place { clusters: shared.clusters.clone(), cluster: ClusterRef::cluster_api("lab", "c1"), workload }), script)
 }
 
-/// A WindowsMachine whose VM was seen with these addresses, as a driver lists it.
+/// A WindowsMachine whose VM was observed with these addresses, as a driver lists it.
 fn machine(name: &str, addresses: &[&str]) -> Value {
     let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "win-1", "uid": "m", "controller": true});
     let mut machine: WindowsMachine = read(json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
@@ -77,7 +77,7 @@ fn told() -> Exchange {
     step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))
 }
 
-/// What a watch shows is handled for that long.
+/// Handles the events of a watch for that long.
 async fn handle_for(seconds: u64, serves: &Serves, request: CertificateSigningRequest) {
     let events = stream::iter([Ok(Event::Apply(request))]).chain(stream::pending());
     let _ = timeout(Duration::from_secs(seconds), pending::handle_all(serves.clone(), events)).await;
@@ -130,7 +130,7 @@ async fn a_request_that_fails_or_comes_too_early_is_kept() {
     assert_eq!(script.seen().len(), 4);
 }
 
-/// A read that hangs holds up no request of another node.
+/// A read that hangs delays no request of another node.
 #[tokio::test(start_paused = true)]
 async fn requests_are_handled_side_by_side() {
     let (serves, script) = stage(vec![hang("GET /api/v1/nodes/win-2"), its_node(), approval()]);
@@ -151,6 +151,6 @@ async fn nodes_of_others_are_left_to_others() {
     first["metadata"]["uid"] = json!("a");
     let machines = vec![first, machine("win-1", &["10.0.0.6"])];
     let (serves, _script) = with(Caches { machines: holding(vec![of_core()]), windows_machines: holding(machines), ..Caches::empty() }, vec![]);
-    // Its machine is in another namespace, and this is a copy of it.
+    // Its machine is in another namespace, and this object is a copy of it.
     handle_for(100, &serves, request("win-1", "10.0.0.6")).await;
 }

@@ -1,21 +1,21 @@
-//! The address of a libvirt daemon, as libvirt's own clients write it.
+//! The address of a libvirt daemon, in the format of libvirt's own clients.
 
 use std::path::PathBuf;
 
 use crate::hypervisor::DriverError;
 
-/// Where a daemon listens for TLS unless the address says otherwise.
+/// The default port of a daemon for TLS.
 pub const TLS_PORT: u16 = 16_514;
-/// Where sshd listens unless the address says otherwise.
+/// The default port of sshd.
 pub const SSH_PORT: u16 = 22;
-/// Where the daemon of the host listens unless the address says otherwise.
+/// The default socket of the daemon on the host.
 const SOCKET: &str = "/run/libvirt/libvirt-sock";
 
-/// What an address means.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub transport: Transport,
-    /// What the daemon is asked to open, e.g. `qemu:///system`.
+    /// The URI that the daemon opens, e.g. `qemu:///system`.
     pub uri: String,
 }
 
@@ -65,7 +65,7 @@ impl Address {
         Ok(Self { transport, uri })
     }
 
-    /// Whether the daemon runs without the rights to make networks, so that guests are connected by QEMU itself.
+    /// Whether the daemon runs without the rights to create networks, so that QEMU itself connects the guests.
     pub fn is_session(&self) -> bool {
         self.uri.ends_with("/session")
     }

@@ -1,5 +1,5 @@
-//! The addresses of guests: those that libvirt's networks have leased to them and, where guests speak by the agent, those that the agent
-//! knows. The host's ARP table is never asked: it holds what others claim.
+//! The addresses of guests: the leases of libvirt's networks and, where guests report through the agent, the addresses that the agent
+//! knows. The driver never reads the host's ARP table: it holds claims of other machines.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,51 +18,51 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::{MacAddress, usable};
 
-/// Guests that are asked for in one listing, and those at the same time: an agent that hangs takes the time limit of a question.
+/// The most guests that are queried in one listing, and at the same time: an agent that hangs costs the time limit of a query.
 const MOST: usize = 16;
 const AT_ONCE: usize = 4;
-/// Between two questions about a guest that has just started and has no address.
+/// The time between two queries about a guest that has just started and has no address.
 const SOONEST: Duration = Duration::from_secs(10);
-/// Between two about a guest that has one, or has had none for long.
+/// The time between two queries about a guest that has an address, or has had none for long.
 const LATEST: Duration = Duration::from_secs(3600);
-/// Interfaces that a machine can have.
+/// The most interfaces of a machine.
 const INTERFACES: usize = 16;
 
-/// What is known of each guest.
+/// The known addresses of each guest.
 #[derive(Default)]
 pub struct Addresses(Mutex<HashMap<VmUuid, Known>>);
 
 struct Known {
     found: Vec<IpAddr>,
-    /// The first question since the guest started.
+    /// The time of the first query since the guest started.
     first: Instant,
     last: Instant,
-    /// It has started again since the last one.
+    /// Whether the guest has restarted since the last query.
     restarted: bool,
 }
 
 impl Known {
     fn is_due(&self, now: Instant) -> bool {
-        // The longer it has none, the less often: a bridge of the host leases nothing.
+        // The longer a guest has no address, the rarer the queries: a bridge of the host leases nothing.
         let wait = if self.found.is_empty() { (self.last - self.first).clamp(SOONEST, LATEST) } else { LATEST };
         self.restarted || now - self.last >= wait
     }
 }
 
 impl Addresses {
-    /// What was found last, sorted.
+    /// Returns the addresses that were found last, sorted.
     pub fn of(&self, vm: VmUuid) -> Vec<IpAddr> {
         self.0.lock().get(&vm).map(|known| known.found.clone()).unwrap_or_default()
     }
 
-    /// The guest has started again: it may get other addresses. Those that are known stay until they are asked for.
+    /// Notes that a guest has restarted and may get other addresses. The known addresses stay until the next query.
     pub fn restarted(&self, vm: VmUuid) {
         if let Some(known) = self.0.lock().get_mut(&vm) {
             known.restarted = true;
         }
     }
 
-    /// Asks for the addresses of those running guests whose turn it is, and forgets the other guests.
+    /// Queries the addresses of the running guests that are due, and forgets the guests that do not run.
     pub async fn look(&self, client: &Client, running: Vec<Domain>, words: GuestWords) -> Result<(), DriverError> {
         let now = Instant::now();
         let due: Vec<Domain> = {
@@ -89,7 +89,7 @@ impl Addresses {
     }
 }
 
-/// The addresses of one guest. What the daemon refuses is told in the log only: a machine runs without them.
+/// Queries the addresses of one guest. A refusal of the daemon is only logged: a machine runs without known addresses.
 async fn ask(client: &Client, guest: &Domain, words: GuestWords) -> Result<Vec<IpAddr>, DriverError> {
     let leased = match client.leases(guest).await {
         Ok(leased) => usable(leased.iter().filter_map(|address| address.parse().ok())),
@@ -102,12 +102,12 @@ async fn ask(client: &Client, guest: &Domain, words: GuestWords) -> Result<Vec<I
     if !leased.is_empty() || words != GuestWords::Agent {
         return Ok(leased);
     }
-    // libvirt's own question to the agent has no time limit.
+    // libvirt's own request for the agent's addresses has no time limit.
     let told = agent::ask(client, guest, "guest-network-get-interfaces", json!({})).await?;
     Ok(told.map(|told| of_agent(VmUuid(guest.uuid), &told)).unwrap_or_default())
 }
 
-/// Those of the interfaces that the VM has; a guest makes others for its containers.
+/// Returns the addresses of the VM's own interfaces; a guest creates other interfaces for its containers.
 fn of_agent(vm: VmUuid, told: &Value) -> Vec<IpAddr> {
     let ours: Vec<String> = (0..INTERFACES).map(|index| MacAddress::of(vm, index).to_string()).collect();
     let is_ours = |interface: &&Value| {
@@ -133,7 +133,7 @@ mod tests {
         let is_due = || addresses.0.lock().get(&vm).is_none_or(|known| known.is_due(Instant::now()));
         let begun = Instant::now();
         let mut asked = Vec::new();
-        // Listings of six hours.
+        // The listings of six hours.
         for _ in 0..6 * 360 {
             if is_due() {
                 asked.push(begun.elapsed().as_secs());

@@ -1,5 +1,5 @@
-//! A guest's words by the QEMU guest agent in it, which reads the file that the bootstrap reports to. What comes is the guest's, so
-//! nothing of it is believed but reports that are whole.
+//! The reports of guests through the QEMU guest agent, which reads the file that the bootstrap writes. The guest controls the content, so
+//! the driver trusts only complete reports.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,13 +10,13 @@ use super::client::{Client, Domain};
 use super::refusal::Error;
 use crate::hypervisor::DriverError;
 
-/// Where the bootstrap reports to; it is begun again after 32 KiB.
+/// The report file of the bootstrap, which restarts it after 32 KiB.
 const REPORT: &str = r"C:\ProgramData\capw\report.log";
 const MOST: u32 = 64 << 10;
-/// Guests that are asked at the same time: one that hangs takes the time limit of a question.
+/// The most guests that are queried at the same time: an agent that hangs costs the time limit of a query.
 const AT_ONCE: usize = 4;
 
-/// The reports of those guests that give them, in no order.
+/// Reads the reports of the guests that have one, in no order.
 pub async fn reports(client: &Client, guests: Vec<Domain>) -> Result<Vec<(Domain, Vec<u8>)>, DriverError> {
     let asked = stream::iter(guests).map(|guest| async move {
         let text = report(client, &guest).await;
@@ -26,16 +26,16 @@ pub async fn reports(client: &Client, guests: Vec<Domain>) -> Result<Vec<(Domain
     answers.into_iter().filter_map(|(guest, text)| Some(text.transpose()?.map(|text| (guest, text)))).collect()
 }
 
-/// `None`: the agent does not answer, or there is no report yet.
+/// Reads the report of a guest; `None`: the agent does not answer, or there is no report yet.
 async fn report(client: &Client, guest: &Domain) -> Result<Option<Vec<u8>>, DriverError> {
     let Some(handle) = ask(client, guest, "guest-file-open", json!({"path": REPORT, "mode": "r"})).await? else { return Ok(None) };
     let read = ask(client, guest, "guest-file-read", json!({"handle": handle, "count": MOST})).await;
-    // As long as it is open, the guest cannot write it.
+    // The guest cannot write the file while it is open.
     ask(client, guest, "guest-file-close", json!({"handle": handle})).await?;
     Ok(read?.and_then(|read| STANDARD.decode(read.get("buf-b64")?.as_str()?).ok()))
 }
 
-/// What the agent returns; `None`: it refuses, or does not answer.
+/// Sends a command to the agent and returns the result; `None`: the agent refuses, or does not answer.
 pub async fn ask(client: &Client, guest: &Domain, command: &str, arguments: Value) -> Result<Option<Value>, DriverError> {
     let text = json!({"execute": command, "arguments": arguments}).to_string();
     match client.ask_agent(guest, &text).await {

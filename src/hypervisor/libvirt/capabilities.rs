@@ -1,17 +1,17 @@
-//! What QEMU of a host can give to VMs, by the daemon's own account.
+//! The features that a host's QEMU can give to VMs, as the daemon reports them.
 
 use roxmltree::{Document, Node};
 
 use crate::api::hypervisor::Acceleration;
 use crate::vm::VmSpec;
 
-/// Read from the capabilities that a daemon has for domains (`virsh domcapabilities`).
+/// The domain capabilities of a daemon (`virsh domcapabilities`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     uefi: bool,
     secure_boot: bool,
     tpm: bool,
-    /// Guests can have virtualization.
+    /// Whether guests can have virtualization.
     nested: bool,
 }
 
@@ -24,13 +24,13 @@ impl Capabilities {
         Some(Self {
             uefi: has(os, "firmware", "efi"),
             secure_boot: child(os, "loader").is_some_and(|loader| has(loader, "secure", "yes")),
-            // libvirt names the emulator where swtpm is installed.
+            // libvirt lists the emulator if swtpm is installed.
             tpm: tpm.is_some_and(|tpm| has(tpm, "backendModel", "emulator") && has(tpm, "model", "tpm-crb")),
             nested: child(root, "cpu").is_some_and(is_nested),
         })
     }
 
-    /// What the host lacks of what a machine asks for: the field of its spec with the value, and the remedy.
+    /// Returns what a machine requires and the host lacks: the field of the spec with the value, and the remedy.
     pub fn lacks(&self, spec: &VmSpec, acceleration: Acceleration) -> Option<&'static str> {
         let lacking = [
             (
@@ -58,16 +58,16 @@ fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     node.children().find(|child| child.has_tag_name(name))
 }
 
-/// Whether a list of values has that value.
+/// Whether a list of values contains a value.
 fn has(node: Node, list: &str, value: &str) -> bool {
     let list = node.children().find(|child| child.has_tag_name("enum") && child.attribute("name") == Some(list));
     list.is_some_and(|list| list.children().any(|child| child.has_tag_name("value") && child.text() == Some(value)))
 }
 
-/// libvirt describes the host's processor as a model and what differs from it. Models of AMD have virtualization, those of Intel do not.
+/// Whether guests can have virtualization. libvirt reports the processor as a model with differences: AMD's models have it, Intel's do not.
 fn is_nested(cpu: Node) -> bool {
     let mode = cpu.children().find(|mode| mode.has_tag_name("mode") && mode.attribute("name") == Some("host-model"));
-    // Where the processor has no description, nothing is known: the guest shows it.
+    // Without a description of the processor the answer is unknown, and the guest will show it.
     let Some(mode) = mode.filter(|mode| mode.attribute("supported") == Some("yes")) else { return true };
     let policy = |name: &str| {
         let feature = mode.children().find(|node| node.has_tag_name("feature") && node.attribute("name") == Some(name));
@@ -85,7 +85,7 @@ pub mod tests {
     use super::*;
     use crate::hypervisor::contract;
 
-    /// As libvirt 9.0 writes them, without what is not read.
+    /// Capabilities as libvirt 9.0 writes them, without the parts that are not read.
     pub const FULL: &str = "<domainCapabilities><domain>kvm</domain><os supported='yes'><enum name='firmware'><value>efi</value></enum>\
         <loader supported='yes'><enum name='secure'><value>yes</value><value>no</value></enum></loader></os>\
         <cpu><mode name='host-passthrough' supported='yes'/><mode name='host-model' supported='yes'><model>Cascadelake-Server</model>\

@@ -1,5 +1,5 @@
-//! What is looked at before a machine is made: all that would refuse it later, when much of it is made. What the host has is known for a
-//! short time, so that many machines take few requests.
+//! The checks before a machine is created: they find what would refuse it later, when much of it exists. The facts about the host are
+//! cached for a short time, so that many machines take few requests.
 
 use super::capabilities::Capabilities;
 use super::link::Session;
@@ -9,7 +9,7 @@ use crate::api::hypervisor::CloneMode;
 use crate::hypervisor::DriverError;
 use crate::vm::VmSpec;
 
-/// Bytes that a pool must have free for a disk over an image and the drive: a Windows that starts for the first time writes more.
+/// The bytes that a pool must have free for a disk over an image and the drive: the first boot of Windows writes more.
 const SMALLEST_OVERLAY: u64 = 1 << 30;
 
 impl LibvirtDriver {
@@ -25,7 +25,7 @@ impl LibvirtDriver {
         left.map_err(|left| self.no_memory(spec, left))
     }
 
-    /// Why the host runs no VM as the settings ask for it, in the daemon's words, with the remedy.
+    /// Returns why the host runs no VM as the settings require, with the daemon's message and the remedy.
     pub(super) async fn unfit(&self, session: &Session) -> Result<Option<String>, DriverError> {
         match self.capabilities(session).await {
             Err(DriverError::Invalid(text)) => Ok(Some(format!("{} cannot run the VMs of machines: {text}", self.settings.address))),
@@ -37,7 +37,7 @@ impl LibvirtDriver {
         let capabilities = self.capabilities(session).await?;
         match capabilities.lacks(spec, self.settings.acceleration) {
             Some(text) => {
-                // What is installed meanwhile is seen at the next try.
+                // The cache is cleared so that the next try sees newly installed software.
                 self.capabilities.lock().await.clear();
                 Err(DriverError::Invalid(format!("{} {text}", self.settings.address)))
             }
@@ -45,7 +45,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// What the host can give to VMs. [`DriverError::Invalid`]: it runs none as the settings ask for them.
+    /// Returns the host's capabilities. [`DriverError::Invalid`]: the host runs no VM as the settings require.
     async fn capabilities(&self, session: &Session) -> Result<Capabilities, DriverError> {
         let kind = hardware::domain_type(self.settings.acceleration);
         let mut known = self.capabilities.lock().await;
@@ -59,7 +59,7 @@ impl LibvirtDriver {
         Ok(read)
     }
 
-    /// Refuses a machine that the pool has no room for at its start. How much guests will write is not known.
+    /// Refuses a machine if the pool has no room for its start. How much guests will write is unknown.
     async fn check_space(&self, session: &Session, spec: &VmSpec, image: &Image) -> Result<(), DriverError> {
         let (what, needed, or_else) = match self.settings.clone {
             CloneMode::Full => ("a copy of", image.allocated, ", or set spec.libvirt.clone of the WindowsHypervisor to Linked"),
@@ -96,7 +96,7 @@ impl LibvirtDriver {
     }
 }
 
-/// Refuses a system disk that its image does not fit into.
+/// Refuses a system disk that is too small for its image.
 pub fn check_size(spec: &VmSpec, image: &Image) -> Result<(), DriverError> {
     let smallest = image.bytes.div_ceil(1 << 30);
     match spec.system_disk_gib {

@@ -1,4 +1,4 @@
-//! The requests of this driver, typed. Each is one call of libvirt's protocol (remote_protocol.x in its sources) and passes the wire.
+//! The typed requests of this driver. Each is one call of libvirt's protocol (remote_protocol.x in its sources) and passes the wire.
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use super::xdr::{Decoder, Encoder, Malformed};
 use crate::hypervisor::wire::Effect::{self, Changes, Reads};
 use crate::hypervisor::wire::Wire;
 
-/// Instead of the number of one of the host's NUMA cells; it is -1 in the protocol.
+/// All NUMA cells of the host, in place of the number of one; -1 in the protocol.
 const ALL_CELLS: u32 = u32::MAX;
 
 /// A virtual machine, as libvirt names it.
@@ -37,17 +37,17 @@ pub struct Pool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
     pub name: String,
-    /// The path, for pools of files.
+    /// The key of the volume: its path, in pools of files.
     pub key: String,
 }
 
-/// What the host has.
+/// The resources of the host.
 pub struct Node {
     pub memory_kib: u64,
     pub cpus: u32,
 }
 
-/// A connection with the wire that its requests pass.
+/// A connection, and the wire that its requests pass.
 pub struct Client {
     connection: Connection,
     wire: Wire,
@@ -63,7 +63,7 @@ impl Client {
         self.connection.is_closed()
     }
 
-    /// The ways in which the daemon wants to know who calls: 0 is none.
+    /// Lists the daemon's authentication methods: 0 is none.
     pub async fn auth_list(&self) -> Result<Vec<u32>, Error> {
         let answer = self.call("AuthList", Reads, 66, Encoder::default()).await?;
         Ok(Decoder(&answer).list(Decoder::u32)?)
@@ -73,7 +73,7 @@ impl Client {
         self.call("ConnectOpen", Reads, 1, Encoder::default().optional_text(Some(uri)).u32(0)).await.map(|_| ())
     }
 
-    /// Lets the daemon tell what happens to domains.
+    /// Registers for the daemon's events about domains.
     pub async fn follow_domains(&self) -> Result<(), Error> {
         const ALL_DOMAINS: u32 = 0;
         for kind in FOLLOWED {
@@ -90,14 +90,14 @@ impl Client {
     pub async fn node(&self) -> Result<Node, Error> {
         let answer = self.call("NodeGetInfo", Reads, 6, Encoder::default()).await?;
         let mut decoder = Decoder(&answer);
-        // The model: 32 characters, each encoded as a number.
+        // Skips the model: 32 characters, each encoded as a number.
         decoder.take(32 * 4)?;
         Ok(Node { memory_kib: decoder.u64()?, cpus: decoder.u32()? })
     }
 
-    /// Memory that new VMs can have, in KiB: what is free, and what the host gives up for them. `None`: the host does not say.
+    /// Returns the memory for new VMs, in KiB: free memory, and memory that the host can reclaim. `None`: the host does not report it.
     pub async fn available_memory(&self) -> Result<Option<u64>, Error> {
-        // The daemon of a Linux host admits this number of values only.
+        // The daemon of a Linux host accepts only this number of values.
         let arguments = Encoder::default().u32(4).u32(ALL_CELLS).u32(0);
         let Some(answer) = unless(self.call("NodeGetMemoryStats", Reads, 228, arguments).await, code::INVALID_ARG)? else { return Ok(None) };
         let values = Decoder(&answer).list(|decoder| Ok((decoder.text()?, decoder.u64()?)))?;
@@ -116,7 +116,7 @@ impl Client {
         Ok(Decoder(&answer).u32()? != 0)
     }
 
-    /// The volumes of a pool, by name.
+    /// Lists the volumes of a pool, sorted by name.
     pub async fn volumes(&self, pool: &Pool) -> Result<Vec<Volume>, Error> {
         let answer = self.call("StoragePoolListAllVolumes", Reads, 282, with_pool(pool).u32(1).u32(0)).await?;
         let mut volumes = Decoder(&answer).list(volume)?;
@@ -134,7 +134,7 @@ impl Client {
         Ok(volume(&mut Decoder(&answer))?)
     }
 
-    /// A copy of a volume; the daemon answers when it is complete.
+    /// Copies a volume; the daemon answers when the copy is complete.
     pub async fn copy_volume(&self, pool: &Pool, xml: &str, original: &Volume) -> Result<Volume, Error> {
         let arguments = with_pool(pool).text(xml).text(&pool.name).text(&original.name).text(&original.key).u32(0);
         let answer = self.call("StorageVolCreateXmlFrom", Changes, 125, arguments).await?;
@@ -145,7 +145,7 @@ impl Client {
         self.call("StorageVolResize", Changes, 260, with_volume(pool, volume).u64(bytes).u32(0)).await.map(|_| ())
     }
 
-    /// Whether the content of a volume is not complete: nothing of it can be read then.
+    /// Whether the content of a volume is incomplete, so that the daemon refuses to read it.
     pub async fn is_being_made(&self, pool: &Pool, volume: &Volume) -> Result<bool, Error> {
         match self.download(pool, volume, 0, 1).await {
             Err(Error::Refused { code: code::OPERATION_INVALID, text }) if text.contains(BEING_MADE) => Ok(true),
@@ -159,13 +159,13 @@ impl Client {
         self.request("StorageVolUpload", Changes, self.connection.upload(208, arguments, data)).await
     }
 
-    /// Whether a volume of that name is there.
+    /// Whether a volume of that name exists.
     pub async fn has_volume(&self, pool: &Pool, name: &str) -> Result<bool, Error> {
         let found = self.call("StorageVolLookupByName", Reads, 95, with_pool(pool).text(name)).await;
         Ok(unless(found, code::NO_STORAGE_VOL)?.is_some())
     }
 
-    /// How long a file is, read now.
+    /// Reads the current length of a volume's file.
     pub async fn volume_length(&self, pool: &Pool, volume: &Volume) -> Result<u64, Error> {
         let answer = self.call("StorageVolGetInfo", Reads, 98, with_volume(pool, volume)).await?;
         let mut decoder = Decoder(&answer);
@@ -173,12 +173,12 @@ impl Client {
         Ok(decoder.u64()?)
     }
 
-    /// Lets the daemon find files of a pool that it has not made.
+    /// Lets the daemon find files of a pool that it has not created.
     pub async fn refresh_pool(&self, pool: &Pool) -> Result<(), Error> {
         self.call("StoragePoolRefresh", Reads, 83, with_pool(pool).u32(0)).await.map(|_| ())
     }
 
-    /// What a volume holds from `offset` on, and no more than `length` bytes; 0: all of it.
+    /// Reads a volume from `offset` on, at most `length` bytes; 0: the rest.
     pub async fn download(&self, pool: &Pool, volume: &Volume, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
         let arguments = with_volume(pool, volume).u64(offset).u64(length).u32(0).bytes();
         self.request("StorageVolDownload", Reads, self.connection.download(209, arguments)).await
@@ -188,7 +188,7 @@ impl Client {
         self.call("StorageVolDelete", Changes, 94, with_volume(pool, volume).u32(0)).await.map(|_| ())
     }
 
-    /// Every domain with its state, by one request.
+    /// Lists every domain with its state, by one request.
     pub async fn domains(&self) -> Result<Vec<DomainState>, Error> {
         const STATE: u32 = 1;
         let answer = self.call("ConnectGetAllDomainStats", Reads, 344, Encoder::default().u32(0).u32(STATE).u32(0)).await?;
@@ -205,7 +205,7 @@ impl Client {
         Ok(domain(&mut Decoder(&answer))?)
     }
 
-    /// The domain is found by its UUID.
+    /// Reads the definition of a domain, which the daemon finds by its UUID.
     pub async fn domain_xml(&self, it: &Domain) -> Result<String, Error> {
         let answer = self.call("DomainGetXmlDesc", Reads, 14, with_domain(it).u32(0)).await?;
         Ok(Decoder(&answer).text()?)
@@ -219,17 +219,17 @@ impl Client {
         self.call("DomainCreateWithFlags", Changes, 196, with_domain(it).u32(0)).await.map(|_| ())
     }
 
-    /// Asks the guest to shut down.
+    /// Requests a shutdown of the guest.
     pub async fn shutdown(&self, it: &Domain) -> Result<(), Error> {
         self.call("DomainShutdownFlags", Changes, 258, with_domain(it).u32(0)).await.map(|_| ())
     }
 
-    /// Cuts the power.
+    /// Cuts the power of a domain.
     pub async fn destroy(&self, it: &Domain) -> Result<(), Error> {
         self.call("DomainDestroyFlags", Changes, 234, with_domain(it).u32(0)).await.map(|_| ())
     }
 
-    /// With what belongs to it: a saved state, snapshots, the variables of its firmware.
+    /// Removes a domain with everything that belongs to it: a saved state, snapshots, the variables of its firmware.
     pub async fn undefine(&self, it: &Domain) -> Result<(), Error> {
         const MANAGED_SAVE: u32 = 1;
         const SNAPSHOTS: u32 = 2;
@@ -247,7 +247,7 @@ impl Client {
         self.call("DomainUpdateDeviceFlags", Changes, 174, with_domain(it).text(xml).u32(flags)).await.map(|_| ())
     }
 
-    /// The addresses that networks of libvirt have leased to a domain.
+    /// Lists the addresses that libvirt's networks have leased to a domain.
     pub async fn leases(&self, it: &Domain) -> Result<Vec<String>, Error> {
         const LEASE: u32 = 0;
         let answer = self.call("DomainInterfaceAddresses", Reads, 353, with_domain(it).u32(LEASE).u32(0)).await?;
@@ -261,7 +261,7 @@ impl Client {
         Ok(interfaces.concat())
     }
 
-    /// Gives a command, in JSON, to the agent in a guest, and waits a short time for its answer.
+    /// Sends a command, in JSON, to the agent in a guest, and waits a short time for its answer.
     pub async fn ask_agent(&self, it: &Domain, command: &str) -> Result<String, Error> {
         const SECONDS: u32 = 2;
         let arguments = with_domain(it).text(command).u32(SECONDS).u32(0).bytes();
@@ -294,7 +294,7 @@ impl Client {
     }
 }
 
-/// What is said of a daemon that answers nothing, and of a way on which nothing comes back.
+/// Returns the message for a daemon that does not answer, or a network path that loses its answers.
 fn silent(address: &str) -> String {
     format!("{address} has stopped answering: look at the host, then restart its daemon (systemctl restart libvirtd or virtqemud; VMs go on running)")
 }
@@ -307,12 +307,12 @@ fn with_volume(pool: &Pool, volume: &Volume) -> Encoder {
     Encoder::default().text(&pool.name).text(&volume.name).text(&volume.key)
 }
 
-/// The number is that of a running domain; libvirt goes by the UUID.
+/// Encodes a domain. The last number would be the id of a running domain; libvirt uses only the UUID.
 pub(super) fn with_domain(it: &Domain) -> Encoder {
     Encoder::default().text(&it.name).uuid(it.uuid).u32(u32::MAX)
 }
 
-/// A domain, as answers and events name it.
+/// Decodes a domain in an answer or event.
 pub fn domain(decoder: &mut Decoder) -> Result<Domain, Malformed> {
     let domain = Domain { name: decoder.text()?, uuid: decoder.uuid()? };
     decoder.u32()?;
@@ -324,7 +324,7 @@ fn volume(decoder: &mut Decoder) -> Result<Volume, Malformed> {
     Ok(Volume { name: decoder.text()?, key: decoder.text()? })
 }
 
-/// A typed parameter; those that are no number of 32 bits are read and count as 0.
+/// Decodes a typed parameter; a value that is not a 32-bit number counts as 0.
 fn parameter(decoder: &mut Decoder) -> Result<(String, i32), Malformed> {
     let field = decoder.text()?;
     let value = match decoder.u32()? {

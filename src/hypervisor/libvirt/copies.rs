@@ -1,7 +1,7 @@
-//! Full clones. A copy of an image takes longer than a call may: the daemon makes it, and later calls look how far it is.
+//! Full clones. A copy of an image takes longer than a call may: the daemon copies, and later calls poll the progress.
 //!
-//! A copy is the first of a VM's volumes and is made while it has no other, so a second one says that the copy is whole. One without
-//! it may be torn, and nothing else tells: if this process did not make it, it is recreated.
+//! A copy is the first volume of a VM and is created while the VM has no other, so a second volume proves that the copy is complete. A
+//! copy without a second volume may be torn, and there is no other sign: if this process did not create the copy, it is recreated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::MachineKey;
 
-/// Between two looks at a copy.
+/// The time between two polls of a copy.
 pub const POLL: Duration = Duration::from_secs(2);
-/// Copies at the same time: the daemon serves few requests of one client at once, and the disks of its VMs have other work.
+/// The most concurrent copies: the daemon serves few requests of one client at once, and the disks of its VMs have other work.
 const MOST: usize = 2;
-/// A copy that stands still, and that this process has not made, belongs to one that has ended.
+/// The time without progress after which a copy of another process counts as abandoned: that process has ended.
 const ABANDONED: Duration = Duration::from_secs(30);
 
 type Copied = Result<(), Error>;
 
-/// The copies that this process has begun, and those that it has found.
+/// The copies that this process has begun, and the copies that it has found.
 #[derive(Default)]
 pub struct Copies {
     begun: Mutex<HashMap<VmUuid, AbortOnDropHandle<Copied>>>,
@@ -38,7 +38,7 @@ pub struct Copies {
 }
 
 enum Progress {
-    /// This process has not begun one.
+    /// This process has not begun a copy.
     None,
     Underway,
     Ended(Copied),
@@ -52,11 +52,11 @@ impl Copies {
             Some(copy) if !copy.is_finished() => return Progress::Underway,
             Some(_) => {}
         }
-        // A task that ends otherwise has panicked: as if it had not been begun.
+        // Any other end of the task is a panic: the copy counts as not begun.
         begun.remove(&vm).and_then(FutureExt::now_or_never).and_then(Result::ok).map_or(Progress::None, Progress::Ended)
     }
 
-    /// Begins a copy unless there are too many.
+    /// Begins a copy unless too many are under way.
     fn begin(&self, vm: VmUuid, work: impl Future<Output = Copied> + Send + 'static) {
         self.found().remove(&vm);
         let mut begun = self.begun.lock();
@@ -69,7 +69,7 @@ impl Copies {
         self.found().entry(vm).or_insert_with(Instant::now).elapsed() >= ABANDONED
     }
 
-    /// Waits no longer for a copy; the daemon goes on with it.
+    /// Stops waiting for a copy; the daemon continues it.
     pub fn forget(&self, vm: VmUuid) {
         self.begun.lock().remove(&vm);
         self.found().remove(&vm);
@@ -81,12 +81,12 @@ impl Copies {
 }
 
 impl LibvirtDriver {
-    /// Goes on with the copy that is the system disk of a VM without a domain. False: it is not ready yet.
+    /// Continues the copy that becomes the system disk of a VM without a domain. False: the copy is not ready yet.
     pub(super) async fn copy(&self, session: &Arc<Session>, key: &MachineKey, image: &Image, gib: Option<u64>) -> Result<bool, DriverError> {
         match self.copies.progress(key.vm) {
             Progress::Underway => return Ok(false),
             Progress::Ended(Ok(())) => return Ok(true),
-            // Another process was faster.
+            // Another process has created the copy first.
             Progress::Ended(Err(Error::Refused { code: code::STORAGE_VOL_EXIST, .. })) | Progress::None => {}
             Progress::Ended(Err(error)) => return Err(error.into()),
         }
@@ -122,11 +122,11 @@ async fn make(session: &Session, name: &str, image: &Image, bytes: Option<u64>) 
     let original = Volume { name: image.name.clone(), key: image.path.clone() };
     let copy = client.copy_volume(pool, &volumes::copy(name, image), &original).await?;
     match bytes.filter(|bytes| *bytes > image.bytes) {
-        // A copy has the size of its original whatever its definition says.
+        // A copy always has the size of its original, whatever its definition says.
         Some(bytes) => match client.resize_volume(pool, &copy, bytes).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                // With the size of the image it would be taken for a whole one.
+                // The copy is deleted because a later call would treat it as complete, with the size of the image.
                 unless(client.delete_volume(pool, &copy).await, code::NO_STORAGE_VOL)?;
                 Err(error)
             }

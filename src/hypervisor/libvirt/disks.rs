@@ -1,7 +1,7 @@
-//! How a definition names the disks of a VM.
+//! The names of a VM's disks in its definition.
 //!
-//! In a pool of files it names their paths, and every file under them: libvirt writes the rules of AppArmor with a program that knows no
-//! pools (virt-aa-helper), so QEMU may not open what is named by pool and volume. In other pools it names pool and volume.
+//! In a pool of files the definition names the path of each disk, and every file under it: libvirt writes the rules of AppArmor with a
+//! program that knows no pools (virt-aa-helper), so QEMU may not open a disk by pool and volume. In other pools it names pool and volume.
 
 use roxmltree::{Document, Node};
 
@@ -10,35 +10,35 @@ use super::volumes::Image;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 
-/// Kinds of pools whose volumes are files in one directory.
+/// The kinds of pools whose volumes are files in one directory.
 const OF_FILES: [&str; 3] = ["dir", "fs", "netfs"];
-/// Most files under a disk that are looked for.
+/// The most files under a disk that are followed.
 const MOST_LAYERS: usize = 32;
 
-/// Where the volumes of a pool are.
+/// The location of a pool's volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     pool: String,
-    /// `None`: they are no files.
+    /// The directory of the volumes; `None`: they are no files.
     directory: Option<String>,
 }
 
-/// A file that another one is made over.
+/// A file under another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     pub path: String,
     pub format: String,
 }
 
-/// The files under a disk, the uppermost first.
+/// The files under a disk, top first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     layers: Vec<Layer>,
-    /// Nothing is under the last one.
+    /// Whether the last layer has nothing under it.
     is_whole: bool,
 }
 
-/// What a domain says about the place of one of its disks.
+/// The location of a disk in the definition of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Pool(String),
@@ -68,14 +68,14 @@ impl Storage {
         }
     }
 
-    /// The name of the volume that a file of this pool is.
+    /// Returns the name of the volume if a disk is a file of this pool.
     pub fn volume<'a>(&self, disk: &'a Source) -> Option<&'a str> {
         let Source::File(path) = disk else { return None };
         let (directory, name) = path.rsplit_once('/')?;
         (self.directory.as_deref() == Some(directory)).then_some(name)
     }
 
-    /// A disk of a definition, without its target. `chain` is what is under it, if it is more than one file.
+    /// Builds a disk of a definition, without its target. `chain` holds the files under the disk, if there are any.
     pub fn disk(&self, device: &str, driver: Element, volume: &str, chain: Option<&Chain>) -> Element {
         let disk = |kind| element("disk").attribute("type", kind).attribute("device", device).with(driver.clone());
         match &self.directory {
@@ -89,23 +89,23 @@ impl Storage {
 }
 
 impl Chain {
-    /// Of a disk that is made over nothing.
+    /// The chain of a disk with nothing under it.
     pub fn none() -> Self {
         Self { layers: Vec::new(), is_whole: true }
     }
 
-    /// Of a file whose definition names that one below it.
+    /// The chain of a file whose definition names `below` under it.
     pub fn begun(below: Option<Layer>) -> Self {
         Self { is_whole: below.is_none(), layers: below.into_iter().collect() }
     }
 
-    /// Of a disk over that image.
+    /// The chain of a disk over that image.
     pub fn over(image: &Image) -> Self {
         let first = Layer { path: image.path.clone(), format: image.format.clone() };
         Self { layers: std::iter::once(first).chain(image.chain.layers.iter().cloned()).collect(), is_whole: image.chain.is_whole }
     }
 
-    /// The file whose definition says what is below it, if that is not known yet.
+    /// Returns the last known file, if the file under it is not known yet.
     fn next(&self) -> Option<&Layer> {
         let is_file = |layer: &&Layer| layer.path.starts_with('/') && self.layers.len() < MOST_LAYERS;
         self.layers.last().filter(is_file).filter(|_| !self.is_whole)
@@ -116,7 +116,7 @@ impl Chain {
         self.is_whole = below.is_whole;
     }
 
-    /// `None`: it is not known to its end, and libvirt reads it from the files.
+    /// Writes the chain for a definition; `None`: its end is not known, and libvirt reads it from the files.
     fn written(&self) -> Option<Element> {
         let file = |below: Element, layer: &Layer| {
             let format = element("format").attribute("type", &layer.format);
@@ -126,7 +126,7 @@ impl Chain {
     }
 }
 
-/// The image with every file under it, as far as they are volumes of the daemon.
+/// Adds every file under an image to its chain, as far as the files are volumes of the daemon.
 pub async fn with_chain(session: &Session, mut image: Image) -> Result<Image, DriverError> {
     while let Some(layer) = image.chain.next().filter(|_| session.storage.is_of_files()) {
         let Some(xml) = session.client.volume_xml_by_path(&layer.path).await? else { break };
@@ -136,7 +136,7 @@ pub async fn with_chain(session: &Session, mut image: Image) -> Result<Image, Dr
     Ok(image)
 }
 
-/// Where the disks of a domain are; what is under them does not count.
+/// Lists the locations of a domain's disks, without the files under them.
 pub fn sources(domain: Node<'_, '_>) -> Vec<Source> {
     let of_disks = domain.descendants().filter(|node| node.has_tag_name("disk")).flat_map(|disk| disk.children());
     let read = |node: Node<'_, '_>| match (node.attribute("pool"), node.attribute("file")) {

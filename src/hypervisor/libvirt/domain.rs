@@ -1,4 +1,4 @@
-//! The definition of a VM, and what is read of one.
+//! Writes and reads the definition of a VM.
 
 use roxmltree::{Document, Node};
 use uuid::Uuid;
@@ -11,26 +11,26 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, VmSpec};
 
-/// Namespace of our element in a domain's metadata.
+/// The namespace of our element in a domain's metadata.
 const NAMESPACE: &str = "https://infrastructure.cluster.x-k8s.io/capw/libvirt/1";
-/// Where the configuration drive is.
+/// The device and bus of the configuration drive.
 const DRIVE: (&str, &str) = ("sda", "sata");
-/// The prefix of a network that is a bridge of the host.
+/// The prefix of a network name that means a bridge of the host.
 pub const BRIDGE: &str = "bridge:";
 
-/// What all VMs of an endpoint have in common.
+/// The settings that all VMs of an endpoint share.
 pub struct Host<'a> {
     pub storage: &'a Storage,
     pub acceleration: Acceleration,
     pub devices: DeviceModel,
-    /// `None`: QEMU's own network, which needs no rights.
+    /// The network of interfaces that name none; `None`: QEMU's own network, which needs no rights.
     pub default_network: Option<&'a str>,
-    /// Path of the file that the guest's serial port is written to, if it is.
+    /// The path of the file for the output of the guest's serial port, if there is one.
     pub log: Option<&'a str>,
     pub console: Console,
 }
 
-/// The definition of a VM that does not exist yet, whose system disk is over those files. Nothing of the host is used but what `host` and
+/// Writes the definition of a new VM, whose system disk is over the files of `under_system`. The definition uses only what `host` and
 /// `spec` name.
 pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host, under_system: &Chain) -> String {
     let virtual_hardware = matches!(host.devices, DeviceModel::Virtio);
@@ -95,7 +95,7 @@ pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host, under_system: &C
         .to_string()
 }
 
-/// The configuration drive, without a medium for `None`.
+/// Builds the configuration drive, without a medium for `None`.
 fn drive(medium: Option<(&Storage, &str)>) -> Element {
     const DEVICE: &str = "cdrom";
     let driver = element("driver").attribute("name", "qemu").attribute("type", "raw");
@@ -106,7 +106,7 @@ fn drive(medium: Option<(&Storage, &str)>) -> Element {
     disk.with(element("target").attribute("dev", DRIVE.0).attribute("bus", DRIVE.1)).with(element("readonly"))
 }
 
-/// The drive, ejected.
+/// Writes the ejected configuration drive.
 pub fn empty_drive() -> String {
     drive(None).to_string()
 }
@@ -119,22 +119,22 @@ fn mark(key: &MachineKey) -> Element {
         .attribute("name", &key.name)
 }
 
-/// What the driver needs of a domain that exists.
+/// The properties of an existing domain that the driver needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub name: String,
     pub is_active: bool,
-    /// Its key and mark, if it has ours.
+    /// The key and mark of the domain, if it has our mark.
     pub owner: Option<(MachineKey, String)>,
     pub cpus: u32,
     pub memory_mib: u64,
-    /// A medium is in the configuration drive.
+    /// Whether a medium is in the configuration drive.
     pub has_medium: bool,
     disks: Vec<Source>,
 }
 
 impl Found {
-    /// `None`: it is no domain of libvirt's.
+    /// Reads a definition; `None`: it is not a domain of libvirt.
     pub fn read(xml: &str) -> Option<Self> {
         let document = Document::parse(xml).ok()?;
         let root = document.root_element();
@@ -162,7 +162,7 @@ impl Found {
         })
     }
 
-    /// The names of its volumes in that pool, as far as it names files.
+    /// Lists the names of the domain's volumes in that pool, as far as the definition names files.
     pub fn volumes<'a>(&'a self, storage: &'a Storage) -> impl Iterator<Item = &'a str> {
         self.disks.iter().filter_map(|disk| storage.volume(disk))
     }
@@ -186,7 +186,7 @@ fn mebibytes(memory: Node) -> Option<u64> {
     }
 }
 
-/// Whether the name of a domain ends in the digits that ours have; the definitions of others are not read.
+/// Whether the name of a domain ends in the digits of its UUID, as ours do; the driver does not read the definitions of others.
 pub fn may_be_ours(name: &str, uuid: Uuid) -> bool {
     volumes::digits(name).is_some_and(|digits| uuid.simple().to_string().starts_with(digits))
 }
@@ -227,7 +227,7 @@ mod tests {
         Host { storage, acceleration, devices, default_network: Some("default"), log: Some("/pool/win-1.log"), console: Console::None }
     }
 
-    /// An image over another one.
+    /// The chain of an image over another image.
     fn under() -> Chain {
         let volume = "<volume><name>w</name><capacity>9</capacity><target><path>/pool/w</path><format type='qcow2'/></target></volume>";
         let base = volume.replace("/pool/w", "/base/w");
@@ -235,7 +235,7 @@ mod tests {
         Chain::over(&volumes::Image { chain: Chain::over(&base), ..image })
     }
 
-    /// Every kind of definition, judged by libvirt's own schema where its validator is installed.
+    /// Every kind of definition fits libvirt's own schema, where its validator is installed.
     #[test]
     fn definitions_are_valid_for_libvirt() {
         let directory = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ mod tests {
         assert!(may_be_ours(&found.name, key().vm.0) && !may_be_ours("win-1", key().vm.0) && !may_be_ours(&found.name, Uuid::nil()));
         let ejected = xml.replace(&drive(Some((&pool("dir"), &Volumes::of(&key()).drive()))).to_string(), &empty_drive());
         assert!(!Found::read(&ejected).unwrap().has_medium);
-        // As a daemon shows it while the VM runs.
+        // The drive as a daemon shows it while the VM runs.
         assert!(!Found::read(&ejected.replace("<target dev='sda'", "<source index='4'/><target dev='sda'")).unwrap().has_medium);
         assert!(!Found::read(&xml.replace("capw:machine", "capw:other")).unwrap().is_ours(&key()));
         assert_eq!((Found::read(""), Found::read("<domain/>")), (None, None));

@@ -1,16 +1,16 @@
-//! What the daemon tells by itself.
+//! The events that the daemon sends.
 
 use super::client::{Domain, domain};
 use super::xdr::Decoder;
 
-/// The kinds of events that CAPW registers for (`virDomainEventID`), by the procedures that bring them.
+/// The kinds of events that CAPW registers for (`virDomainEventID`).
 pub const FOLLOWED: [u32; 2] = [LIFECYCLE, REBOOT];
 const LIFECYCLE: u32 = 0;
 const REBOOT: u32 = 1;
 const LIFECYCLE_PROCEDURE: u32 = 318;
 const REBOOT_PROCEDURE: u32 = 319;
 
-/// What has happened to a domain.
+/// An event of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub domain: Domain,
@@ -19,11 +19,11 @@ pub struct Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Its definition is gone.
+    /// The definition of the domain was removed.
     Removed,
-    /// It does not run from now on: suspended, stopped, asleep or crashed.
+    /// The domain no longer runs: it is suspended, stopped, asleep or crashed.
     Stopped,
-    /// It runs from now on.
+    /// The domain now runs.
     Started,
     /// The guest has restarted.
     Rebooted,
@@ -31,7 +31,7 @@ pub enum What {
 }
 
 impl Event {
-    /// Reads a message that the daemon has sent by itself; those of other kinds are none.
+    /// Reads an event message from the daemon; `None`: a message of another kind.
     pub fn read(procedure: u32, body: &[u8]) -> Option<Self> {
         let mut decoder = Decoder(body);
         let _callback = decoder.u32().ok().filter(|_| [LIFECYCLE_PROCEDURE, REBOOT_PROCEDURE].contains(&procedure))?;
@@ -42,7 +42,7 @@ impl Event {
 }
 
 impl What {
-    /// By a number of `virDomainEventType`.
+    /// Maps a number of `virDomainEventType`.
     fn of(kind: u32) -> Self {
         match kind {
             1 => Self::Removed,

@@ -1,4 +1,4 @@
-//! Requests that read what a host has, beside those of a VM's life in `client.rs`.
+//! Requests that read facts about a host; the requests for a VM's life are in `client.rs`.
 
 use super::client::{Client, Domain, Pool, with_domain, with_pool};
 use super::hardware::{ARCHITECTURE, MACHINE};
@@ -12,7 +12,7 @@ impl Client {
         Ok(Decoder(&answer).text()?)
     }
 
-    /// Bytes that the pool has left, as of its last refresh and less what was made since.
+    /// Returns the free bytes of the pool at its last refresh, less the volumes created since.
     pub async fn free_space(&self, pool: &Pool) -> Result<u64, Error> {
         let answer = self.call("StoragePoolGetInfo", Reads, 87, with_pool(pool)).await?;
         let mut decoder = Decoder(&answer);
@@ -20,7 +20,7 @@ impl Client {
         Ok(decoder.u64()?)
     }
 
-    /// What VMs of that type can have, in XML. It is refused if the host runs none.
+    /// Returns the capabilities for VMs of that type, in XML. The daemon refuses if the host runs no such VMs.
     pub async fn domain_capabilities(&self, domain_type: &str) -> Result<String, Error> {
         const NO_EMULATOR: Option<&str> = None;
         let arguments = Encoder::default().optional_text(NO_EMULATOR).optional_text(Some(ARCHITECTURE)).optional_text(Some(MACHINE));
@@ -28,10 +28,10 @@ impl Client {
         Ok(Decoder(&self.call("ConnectGetDomainCapabilities", Reads, 342, arguments).await?).text()?)
     }
 
-    /// Names of the host's network interfaces, bridges among them. `None`: the daemon does not list them.
+    /// Lists the names of the host's network interfaces, including bridges. `None`: the daemon does not list them.
     pub async fn interfaces(&self) -> Result<Option<Vec<String>>, Error> {
         let answer = match self.call("ConnectListAllInterfaces", Reads, 284, Encoder::default().u32(1).u32(0)).await {
-            // Whatever the reason: there is no driver for it, its daemon does not run, or it is not allowed.
+            // Any refusal counts: libvirt has no driver for interfaces, its daemon does not run, or access is denied.
             Err(Error::Refused { .. }) => return Ok(None),
             answer => answer?,
         };
@@ -43,7 +43,7 @@ impl Client {
         Ok(Some(names))
     }
 
-    /// Names of all networks, active or not.
+    /// Lists the names of all networks, active or not.
     pub async fn networks(&self) -> Result<Vec<String>, Error> {
         self.list_networks(0).await
     }
@@ -62,13 +62,13 @@ impl Client {
         })?)
     }
 
-    /// Whether a domain runs, or is paused. One that is not there does not.
+    /// Whether a domain runs or is paused; false for a domain that does not exist.
     pub async fn is_active(&self, it: &Domain) -> Result<bool, Error> {
         let answer = unless(self.call("DomainIsActive", Reads, 150, with_domain(it)).await, code::NO_DOMAIN)?;
         Ok(answer.map(|answer| Decoder(&answer).u32()).transpose()? == Some(1))
     }
 
-    /// The definition of the volume with that path, in any pool. `None`: it is in no pool that is active.
+    /// Reads the definition of the volume with that path, in any pool. `None`: no active pool has it.
     pub async fn volume_xml_by_path(&self, path: &str) -> Result<Option<String>, Error> {
         let Some(answer) = unless(self.call("StorageVolLookupByPath", Reads, 97, Encoder::default().text(path)).await, code::NO_STORAGE_VOL)? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Whether an image starts by the firmware that a machine asks for, by the first sectors of its disk.
+//! Checks whether an image boots with the firmware that a machine requires, by the first sectors of its disk.
 
 use async_trait::async_trait;
 
@@ -12,7 +12,7 @@ use super::volumes::Image;
 use crate::hypervisor::{DriverError, ImageFirmware};
 use crate::vm::VmSpec;
 
-/// A volume, by the daemon.
+/// A volume that is read through the daemon.
 struct OfPool<'a> {
     session: &'a Session,
     volume: Volume,

@@ -1,23 +1,23 @@
-//! The virtual hardware of a VM beside its disks and networks.
+//! The virtual hardware of a VM, except its disks and networks.
 
 use crate::api::hypervisor::{Acceleration, Console, Libvirt};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::VmSpec;
 
-/// What QEMU emulates.
+/// The architecture and machine type that QEMU emulates.
 pub const ARCHITECTURE: &str = "x86_64";
 pub const MACHINE: &str = "q35";
-/// QEMU has more only with an IOMMU that remaps interrupts.
+/// The most processors of a VM: QEMU supports more only with an IOMMU that remaps interrupts.
 const MOST_CPUS: u32 = 255;
-/// The largest number of a processor (its APIC ID) that works without one.
+/// The largest number of a processor (its APIC ID) that works without such an IOMMU.
 const LAST_APIC_ID: u32 = 254;
-/// Windows counts the processors of so many sockets, and takes so many of one socket into one group.
+/// The most sockets whose processors Windows counts, and the most processors of one socket in one group.
 const WINDOWS: u32 = 64;
-/// What Intel's and AMD's processors call virtualization.
+/// The processor features for virtualization, of Intel and AMD.
 const VIRTUALIZATION: [&str; 2] = ["vmx", "svm"];
 
-/// Refuses hardware that no VM of libvirt has, whatever the host.
+/// Refuses hardware that libvirt cannot give to a VM on any host.
 pub fn check(spec: &VmSpec, settings: &Libvirt) -> Result<(), DriverError> {
     if spec.cpus > MOST_CPUS {
         return Err(DriverError::Invalid(format!(
@@ -33,7 +33,7 @@ pub fn check(spec: &VmSpec, settings: &Libvirt) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// What libvirt calls the way in which guests run.
+/// Returns libvirt's domain type for an acceleration.
 pub fn domain_type(acceleration: Acceleration) -> &'static str {
     match acceleration {
         Acceleration::Kvm => "kvm",
@@ -52,14 +52,14 @@ pub fn firmware(spec: &VmSpec) -> Element {
     element("os").attribute("firmware", "efi").with(machine).with(element("firmware").with_all(features)).with(boot)
 }
 
-/// The hints by which Windows knows that it is a guest.
+/// Builds the features that tell Windows that it is a guest.
 pub fn features(spec: &VmSpec) -> Element {
     let on = |name: &'static str| element(name).attribute("state", "on");
     let hyperv = element("hyperv").with(on("relaxed")).with(on("vapic")).with(on("spinlocks").attribute("retries", 8191));
     element("features").with(element("acpi")).with(element("apic")).with(hyperv).with_all((spec.uefi && spec.secure_boot).then(|| on("smm")))
 }
 
-/// libvirt's own choice is one socket for each processor, and Windows does not count those of the 65th.
+/// Builds the processor with its topology. libvirt's default is one socket per processor, and Windows ignores sockets from the 65th on.
 pub fn processor(spec: &VmSpec, acceleration: Acceleration) -> Element {
     let mode = match acceleration {
         Acceleration::Kvm => "host-passthrough",
@@ -67,18 +67,18 @@ pub fn processor(spec: &VmSpec, acceleration: Acceleration) -> Element {
     };
     let (sockets, cores) = topology(spec.cpus);
     let topology = element("topology").attribute("sockets", sockets).attribute("cores", cores).attribute("threads", 1);
-    // QEMU's own translation is left as it is: with these switched off, programs of a Linux guest end at their start (seen with QEMU 7.2).
+    // Without KVM the features stay on: with them off, programs of a Linux guest end at their start (seen with QEMU 7.2).
     let hides = acceleration == Acceleration::Kvm && !spec.nested_virtualization;
     let hidden = VIRTUALIZATION.iter().filter(|_| hides);
     let hidden = hidden.map(|name| element("feature").attribute("policy", "disable").attribute("name", name));
     element("cpu").attribute("mode", mode).with(topology).with_all(hidden)
 }
 
-/// Sockets, and cores of each: few sockets, of no more cores than Windows takes into one group, where the numbers allow both; otherwise one.
+/// Returns the sockets, and the cores of each: few sockets, each with at most the cores of one group in Windows, or else one socket.
 fn topology(cpus: u32) -> (u32, u32) {
     let fits = |sockets: &u32| {
         let cores = cpus / sockets;
-        // The socket is in the bits above those that number its cores.
+        // In an APIC ID the number of the socket is in the bits above the number of the core.
         let last = (sockets - 1) * cores.next_power_of_two() + cores.saturating_sub(1);
         cpus.is_multiple_of(*sockets) && cores <= WINDOWS && last <= LAST_APIC_ID
     };
@@ -86,18 +86,18 @@ fn topology(cpus: u32) -> (u32, u32) {
     (sockets, cpus / sockets)
 }
 
-/// UTC, so that a VM has the same clock on each host, whatever the host's time zone. Windows takes it for local time unless its zone is UTC
-/// or its registry says otherwise (RealTimeIsUniversal): docs/windows-image.md.
+/// Builds the clock: UTC, so that a VM has the same clock on each host, whatever the host's time zone. Windows treats it as local time
+/// unless its zone is UTC or its registry says otherwise (RealTimeIsUniversal): docs/windows-image.md.
 pub fn clock() -> Element {
     element("clock").attribute("offset", "utc").with(element("timer").attribute("name", "hypervclock").attribute("present", "yes"))
 }
 
-/// What shows the screen and takes the keyboard. The pointer of a tablet is where that of the viewer is.
+/// Builds the screen and the input devices. A tablet keeps the guest's pointer at the position of the viewer's pointer.
 pub fn console(console: Console) -> Vec<Element> {
     match console {
         Console::None => Vec::new(),
         Console::Vnc => {
-            // A VNC server without a password: only users of the host may reach it.
+            // The VNC server has no password, so only users of the host may reach it.
             let listen = element("listen").attribute("type", "address").attribute("address", "127.0.0.1");
             let tablet = element("input").attribute("type", "tablet").attribute("bus", "usb");
             vec![tablet, element("graphics").attribute("type", "vnc").attribute("autoport", "yes").with(listen)]

@@ -1,4 +1,4 @@
-//! The connection to a daemon: made when it is needed, shared by all calls, recreated when it has ended.
+//! The connection to a daemon: created when a call needs it, shared by all calls, recreated when it has ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::hypervisor::tls::{Tls, refusal};
 use crate::hypervisor::wire::Wire;
 use crate::vm::Thing;
 
-/// The time that a connection may take, before anything is asked.
+/// The time limit for a connection, before the first request.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// The way to one daemon, and to the pool of it that VMs are in.
+/// The access to one daemon, and to the pool that holds its VMs.
 pub struct Link {
     text: String,
     uri: String,
@@ -48,9 +48,9 @@ enum Way {
 #[derive(Default)]
 struct Current {
     open: Option<Arc<Session>>,
-    /// The last try that failed, and when it ended.
+    /// The last failed attempt, and when it ended.
     failed: Option<(Instant, DriverError)>,
-    /// The pool of the first connection: one of another UUID is that of another host, or was recreated.
+    /// The pool of the first connection: a pool with another UUID is on another host, or was recreated.
     known: Option<Uuid>,
 }
 
@@ -59,7 +59,7 @@ pub struct Session {
     pub client: Client,
     pub pool: Pool,
     pub storage: Storage,
-    /// What the connection runs through, for as long as it lasts.
+    /// The SSH connection that carries this connection, as long as it lasts.
     _tunnel: Option<Handle<Trust>>,
 }
 
@@ -74,7 +74,7 @@ impl Link {
         Ok(Self { text: text.to_owned(), uri, way, pool: pool.to_owned(), wire, told, current: Mutex::default() })
     }
 
-    /// The connection. Who waits while another caller tries shares the failure: else each would wait for a time limit of its own.
+    /// Returns the connection. A caller that waits for another caller's attempt shares its failure: otherwise each would wait for its own time limit.
     pub async fn session(&self) -> Result<Arc<Session>, DriverError> {
         let asked = Instant::now();
         let mut current = self.current.lock().await;
@@ -103,7 +103,7 @@ impl Link {
         Ok(session)
     }
 
-    /// Lets the next call make a connection.
+    /// Drops the connection, so that the next call creates one.
     pub async fn end(&self) {
         self.current.lock().await.open = None;
     }
@@ -143,7 +143,7 @@ impl Link {
         Ok(Session { client, pool, storage, _tunnel: tunnel })
     }
 
-    /// The connection, and what it runs through.
+    /// Creates a connection, and returns it with the SSH connection that carries it.
     async fn connect(&self) -> Result<(Connection, Option<Handle<Trust>>), DriverError> {
         let told = self.told.clone();
         let on_event: OnEvent = Box::new(move |procedure, body| {
@@ -152,7 +152,7 @@ impl Link {
         match &self.way {
             Way::Tls { host, port, tls } => {
                 let mut stream = tls.connect(host, *port).await?;
-                // The daemon says with one byte that it accepts our certificate.
+                // The daemon accepts our certificate by sending one byte.
                 let refused = || {
                     DriverError::Auth(format!("{host} does not accept our certificate: look at tls_allowed_dn_list and ca_file in its libvirtd.conf"))
                 };

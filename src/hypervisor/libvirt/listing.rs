@@ -1,5 +1,5 @@
-//! The listing of a host: two requests however many VMs it has, one more for each VM that this process has neither made nor seen, and one for
-//! each guest that still talks, three where one is far behind; with the guest agent, three. Those about addresses are few (`addresses.rs`).
+//! Lists a host: two requests for any number of VMs, one more for each VM that this process has neither created nor seen, and one for each
+//! guest that still reports, or three to catch up with a long log; with the guest agent, three. Requests for addresses are few (`addresses.rs`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,29 +18,29 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, Leftover, Listing, Row, Wanted};
 use crate::vm::{GuestReport, Power, Present, Seeded};
 
-/// Definitions that were made or read, by UUID: identity, processors and memory of a VM do not change.
+/// The definitions that were created or read, by UUID: identity, processors and memory of a VM do not change.
 #[derive(Default)]
 pub struct Definitions(Mutex<HashMap<VmUuid, Found>>);
 
 impl Definitions {
-    /// Whether that VM was made or listed, and is there as far as is known.
+    /// Whether that VM was created or listed, and is not known to be gone.
     pub fn knows(&self, vm: VmUuid) -> bool {
         self.0.lock().contains_key(&vm)
     }
 
-    /// All VMs that were made or listed, and are there as far as is known.
+    /// Lists the VMs that were created or listed, and are not known to be gone.
     pub fn all(&self) -> Vec<VmUuid> {
         self.0.lock().keys().copied().collect()
     }
 
-    /// Notes the definition of a VM, in libvirt's XML.
+    /// Stores the definition of a VM, given in libvirt's XML.
     pub fn note(&self, vm: VmUuid, xml: &str) -> Option<Found> {
         let found = Found::read(xml)?;
         self.0.lock().insert(vm, found.clone());
         Some(found)
     }
 
-    /// The definition of a domain; `None`: it has gone meanwhile, or is not of our making.
+    /// Returns the definition of a domain; `None`: the domain was removed in the meantime, or is not ours.
     async fn get(&self, session: &Session, domain: &Domain) -> Result<Option<Found>, DriverError> {
         let vm = VmUuid(domain.uuid);
         let known = self.0.lock().get(&vm).cloned();
@@ -52,13 +52,13 @@ impl Definitions {
     }
 }
 
-/// What earlier listings have shown of guests.
+/// The results of earlier listings about guests.
 #[derive(Default)]
 pub struct Seen {
     logs: HashMap<VmUuid, Log>,
 }
 
-/// What a listing goes by.
+/// The facts that a listing uses.
 pub struct Known<'a> {
     pub definitions: &'a Definitions,
     pub turned_over: &'a TurnedOver,
@@ -66,7 +66,7 @@ pub struct Known<'a> {
 }
 
 impl Seen {
-    /// The newest report that was read of a guest.
+    /// Returns the newest report of a guest that was read.
     fn report(&self, vm: VmUuid) -> Option<GuestReport> {
         self.logs.get(&vm)?.report().cloned()
     }
@@ -91,7 +91,7 @@ impl Seen {
                     let Some(volume) = logs::of(&Volumes::of(key), &volumes) else { continue };
                     match self.logs.entry(key.vm).or_default().read(session, volume).await {
                         Ok(is_whole) => known.turned_over.note(key.vm, is_whole),
-                        // The other guests are listed nevertheless.
+                        // One unreadable log must not fail the listing of the other guests.
                         Err(error) => drop(unread.insert(key.vm, logs::unread(error)?)),
                     }
                 }
@@ -119,7 +119,7 @@ impl Seen {
     }
 }
 
-/// Volumes that have the name of a VM of ours, and no VM. Those of a VM that is being made are none.
+/// Returns the volumes that are named like our VMs but have no VM, without the volumes of a VM that is being created.
 fn leftovers(domains: &[DomainState], volumes: &[Volume], wanted: &Wanted) -> Vec<Leftover> {
     let owned: HashSet<&str> = domains.iter().map(|it| it.domain.name.as_str()).collect();
     let in_the_making: HashSet<String> = wanted.awaiting_reports.iter().map(|vm| vm.0.simple().to_string().chars().take(8).collect()).collect();
@@ -133,7 +133,7 @@ fn leftovers(domains: &[DomainState], volumes: &[Volume], wanted: &Wanted) -> Ve
     leftovers
 }
 
-/// What libvirt's numbers mean (`virDomainState` and the reasons of `VIR_DOMAIN_PAUSED`).
+/// Translates libvirt's numbers (`virDomainState` and the reasons of `VIR_DOMAIN_PAUSED`).
 fn power(it: &DomainState) -> (Power, Option<String>) {
     let paused = |why: &str| (Power::On, Some(why.to_owned()));
     match (it.state, it.reason) {

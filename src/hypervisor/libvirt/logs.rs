@@ -1,5 +1,5 @@
-//! What guests write to their serial ports: read from where the last look ended, and no more than a bounded part at a time, however long the
-//! log is. virtlogd keeps a log short by giving the file another name and beginning a new one.
+//! The logs of guests' serial ports. Each read continues where the last read ended, and takes a bounded part, however long the log is.
+//! virtlogd keeps a log short: it renames the file and begins a new file.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::GuestReport;
 
-/// Most that one request reads of a log. A listing makes at most two of them for a guest.
+/// The most bytes of a log that one request reads. A listing makes at most two such requests for a guest.
 pub const PART: u64 = 128 << 10;
-/// Most that is kept of what a guest said last: a line may come in two parts.
+/// The most bytes that are kept from the end of a log: a line may come in two parts.
 const TAIL: usize = 4096;
-/// So much of what is known is read again: if it is not there, the file is another one.
+/// The number of known bytes that are read again: if they differ, the file is another one.
 const OVERLAP: usize = 32;
-/// A removal waits so long for the jobs that keep a pool from being read again.
+/// How long a removal waits for the jobs that block the refresh of a pool.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is said of a pool that volumes are made in.
+/// The daemon's message for a pool in which volumes are being created.
 const JOBS: &str = "asynchronous jobs running";
 
-/// What was read of a guest's log.
+/// The part of a guest's log that was read.
 #[derive(Default)]
 pub struct Log {
     offset: u64,
@@ -35,24 +35,24 @@ pub struct Log {
     newest: Option<GuestReport>,
 }
 
-/// What a part of a log shows.
+/// The position of a part in its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// It ends where the log ended.
+    /// The part ends where the log ended.
     Last,
-    /// There may be more.
+    /// The log may have more.
     Full,
-    /// What was known is not there: the file is another one.
+    /// The known bytes are missing: the file is another one.
     OfAnotherFile,
 }
 
 impl Log {
-    /// The newest report.
+    /// Returns the newest report.
     pub fn report(&self) -> Option<&GuestReport> {
         self.newest.as_ref()
     }
 
-    /// Takes a report that is at least as new as the one that is known.
+    /// Stores a report if it is at least as new as the known report.
     pub fn note(&mut self, found: Option<GuestReport>) {
         self.newest = match (found, self.newest.take()) {
             (Some(new), Some(old)) if old.sequence > new.sequence => Some(old),
@@ -64,12 +64,12 @@ impl Log {
         self.tail.get(self.tail.len().saturating_sub(OVERLAP)..).unwrap_or_default()
     }
 
-    /// From where the next part is read.
+    /// Returns the offset of the next read.
     fn from(&self) -> u64 {
         self.offset.saturating_sub(length(self.overlap()))
     }
 
-    /// Takes what was read from there on.
+    /// Adds the bytes that were read from that offset.
     fn add(&mut self, read: &[u8]) -> Part {
         let ends_before = self.offset > 0 && read.is_empty();
         let Some(new) = read.strip_prefix(self.overlap()).filter(|_| !ends_before) else {
@@ -84,7 +84,7 @@ impl Log {
         if length(read) < PART { Part::Last } else { Part::Full }
     }
 
-    /// Leaves out what is so far behind the end of the log that it would take more than one part to get there.
+    /// Skips ahead if the rest of the log is longer than one part; returns whether it skipped.
     fn catch_up(&mut self, end: u64) -> bool {
         let is_behind = end.saturating_sub(self.offset) > PART;
         if is_behind {
@@ -98,12 +98,12 @@ impl Log {
         self.tail.clear();
     }
 
-    /// Reads what is new. The value: whether the log is known from its first byte on, as one file.
+    /// Reads the new part of a log. The value: whether the log is known from its first byte on, as one file.
     pub async fn read(&mut self, session: &Session, log: &Volume) -> Result<bool, Error> {
         let (client, pool) = (&session.client, &session.pool);
         match self.add(&client.download(pool, log, self.from(), PART).await?) {
             Part::Last => Ok(true),
-            // A new file is read at the next look.
+            // The next listing reads the new file.
             Part::OfAnotherFile => Ok(false),
             Part::Full => {
                 let is_behind = self.catch_up(client.volume_length(pool, log).await?);
@@ -118,7 +118,7 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or_default()
 }
 
-/// What is said of a guest whose log cannot be read. An error is worth failing the listing only if it is not about this guest.
+/// Returns the message for a guest whose log cannot be read. Only an error that is not about this guest fails the listing.
 pub fn unread(error: Error) -> Result<String, DriverError> {
     match DriverError::from(error) {
         DriverError::Missing { text, .. } | DriverError::Invalid(text) | DriverError::Transient(text) | DriverError::Capacity(text) => {
@@ -128,27 +128,27 @@ pub fn unread(error: Error) -> Result<String, DriverError> {
     }
 }
 
-/// Which logs may have files that libvirt does not know: it has not made those that virtlogd has given another name.
+/// Tracks the logs that may have files unknown to libvirt, because virtlogd has renamed them.
 #[derive(Default)]
 pub struct TurnedOver {
     followed: Mutex<HashMap<VmUuid, Followed>>,
-    /// One at a time reads the pool again, which those who wait may then spare themselves.
+    /// Lets one caller at a time refresh the pool; the callers that wait may then not need to.
     refresh: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
-    /// From its first byte on, as one file.
+    /// The log was read from its first byte on, as one file.
     Whole,
     InParts,
-    /// The pool must be read again, and could not be since then.
+    /// The pool needs a refresh, which has been blocked since then.
     Waits(Instant),
-    /// The pool was read again.
+    /// The pool was refreshed.
     Found,
 }
 
 impl TurnedOver {
-    /// Notes whether a log is known from its first byte on. One that was not once never is again.
+    /// Notes whether a log is known from its first byte on. A log that was once read in parts stays so.
     pub fn note(&self, vm: VmUuid, is_whole: bool) {
         let mut all = self.followed.lock();
         let followed = all.entry(vm).or_insert(Followed::Whole);
@@ -161,8 +161,8 @@ impl TurnedOver {
         self.followed.lock().remove(&vm);
     }
 
-    /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that this process has not followed may have some,
-    /// too: those of all such VMs among `known` are found at once.
+    /// Lets libvirt find unknown files of a VM. False: libvirt cannot do so now. A log that this process has not followed may have such files
+    /// too: one refresh finds the files of all such VMs among `known`.
     pub async fn find(&self, session: &Session, vm: VmUuid, known: &Definitions) -> Result<bool, DriverError> {
         if matches!(self.followed.lock().get(&vm), Some(Followed::Whole | Followed::Found)) {
             return Ok(true);
@@ -173,10 +173,10 @@ impl TurnedOver {
             Some(Followed::Waits(since)) => *since,
             Some(Followed::InParts) | None => Instant::now(),
         };
-        // A VM that comes meanwhile may begin its log again after that.
+        // Taken before the refresh: the log of a VM that is created later may be renamed after the refresh.
         let known = known.all();
         let next = match session.client.refresh_pool(&session.pool).await {
-            // Files that are left then are told as leftovers.
+            // After the wait, the next listing reports the remaining files as leftovers.
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) && since.elapsed() < PATIENCE => Followed::Waits(since),
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) => Followed::Found,
             refreshed => {
@@ -193,7 +193,7 @@ impl TurnedOver {
     }
 }
 
-/// The log of a VM among the volumes of a pool.
+/// Finds the log of a VM among the volumes of a pool.
 pub fn of<'a>(names: &Volumes, volumes: &'a [Volume]) -> Option<&'a Volume> {
     volumes.iter().find(|volume| volume.name == names.log())
 }
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// How long a log is, what was read of it, and from where it is read on.
+    /// Each case: the length of the log, the bytes that were read, and the offset of the next read.
     #[test]
     fn what_is_far_behind_is_left_out() {
         for (end, offset, from) in
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(turned.followed.lock().get(&vm), Some(&Followed::InParts));
     }
 
-    /// Rights and connections are those of the endpoint.
+    /// Missing rights and broken connections concern the endpoint, not one guest.
     #[test]
     fn an_error_about_one_log_is_told_with_its_guest() {
         let refused = |code, text: &str| unread(Error::Refused { code, text: text.into() });

@@ -1,5 +1,5 @@
-//! Looks at one machine. One request reads a domain that is known; where none is, two list the volumes and the domains, for all machines that
-//! are looked at meanwhile. What a look has shown counts for the change that follows at once, and for no other.
+//! Observes one machine. One request reads a known domain; without one, two requests list the volumes and the domains, shared by all machines
+//! that are observed at the same time. An observation is valid only for the change that follows at once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::{MachineKey, Power, Present, Seeded};
 
-/// A pass decides and changes within this time after its look.
+/// How long an observation is valid: a pass decides and changes within this time.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// What looks have shown.
+/// The results of recent observations.
 #[derive(Default)]
 pub struct Looks {
     domains: Mutex<HashMap<VmUuid, (Known, Instant)>>,
@@ -32,22 +32,22 @@ pub struct Looks {
     listed: Shared<Arc<HashSet<VmUuid>>>,
 }
 
-/// What is known of a domain.
+/// The known state of a domain.
 enum Known {
     Seen(Found),
     Missing,
-    /// It is not among the domains that are listed, and has no volumes there.
+    /// The domain is not listed, and has no volumes.
     Unlisted,
-    /// The daemon says that it has removed it.
+    /// The daemon has confirmed the removal of the domain.
     Removed,
-    /// The same, and its volumes, which it had named, are not listed any more.
+    /// The daemon has confirmed the removal of the domain, and the volumes that the domain had named are not listed any more.
     Gone,
 }
 
-/// What there is of a machine.
+/// The parts of a machine that exist.
 pub enum Seen {
     Domain(Found),
-    /// Its volumes, without a domain; none where nothing is there.
+    /// The volumes of a machine without a domain; empty if nothing exists.
     Volumes(Vec<Volume>),
 }
 
@@ -62,20 +62,20 @@ impl Looks {
         domains.insert(vm, (known, Instant::now()));
     }
 
-    /// What was known of a domain a moment ago. A second caller asks again.
+    /// Takes the state of a domain from a moment ago. A second caller must read it again.
     fn take(&self, vm: VmUuid) -> Option<Known> {
         let known = self.domains().remove(&vm);
         known.filter(|(_, since)| since.elapsed() < AT_ONCE).map(|(known, _)| known)
     }
 
-    /// The daemon has removed the domain.
+    /// Notes that the daemon has removed the domain.
     pub fn removed(&self, vm: VmUuid) {
         self.note(vm, Known::Removed);
     }
 }
 
 impl LibvirtDriver {
-    /// What there is of a machine, read now; of a domain that the daemon has just removed, its answer counts.
+    /// Reads what exists of a machine; if the daemon has just confirmed the removal of the domain, that answer counts.
     pub(super) async fn look(&self, session: &Session, key: &MachineKey) -> Result<Seen, DriverError> {
         let is_removed = matches!(self.looks.take(key.vm), Some(Known::Removed));
         let is_known = self.definitions.knows(key.vm);
@@ -115,8 +115,8 @@ impl LibvirtDriver {
         Ok(listed.contains(&key.vm))
     }
 
-    /// Refuses to take a machine for gone of which a domain or a volume is there that was not listed. Names of disks beside the system disk are
-    /// not known without a domain; they are made after it, and removed before.
+    /// Refuses to treat a machine as deleted if an unlisted domain or volume of it exists. The names of data disks are not known without a
+    /// domain; these disks are created after the system disk, and removed before it.
     pub(super) async fn confirm_nothing_is_hidden(&self, session: &Session, key: &MachineKey) -> Result<(), DriverError> {
         match self.looks.take(key.vm) {
             Some(Known::Gone) => return Ok(()),
@@ -135,7 +135,7 @@ impl LibvirtDriver {
         Ok(())
     }
 
-    /// Refuses to remove a domain that has volumes which were not listed: nothing would say any more whose they are.
+    /// Refuses to remove a domain that has unlisted volumes: without the domain nothing would name their owner.
     pub(super) async fn refuse_hidden_volumes(
         &self,
         session: &Session,
@@ -153,7 +153,7 @@ impl LibvirtDriver {
         Ok(())
     }
 
-    /// The domain of a machine before a change, which is refused if it is not ours. What was told of it ends with the change.
+    /// Finds the domain of a machine before a change, and refuses a domain that is not ours. The change ends the known state from events.
     pub(super) async fn find_ours(&self, session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
         self.told.forget(key.vm);
         let found = match self.looks.take(key.vm) {
@@ -167,14 +167,14 @@ impl LibvirtDriver {
         }
     }
 
-    /// The volumes of a machine, whether it has a domain or not.
+    /// Lists the volumes of a machine, whether it has a domain or not.
     pub(super) async fn volumes_of(&self, session: &Session, key: &MachineKey) -> Result<Vec<Volume>, DriverError> {
         let look = async { Ok(Arc::new(session.client.volumes(&session.pool).await?)) };
         let (all, names) = (self.looks.volumes.get(look).await?, Volumes::of(key));
         Ok(all.iter().filter(|volume| names.contain(&volume.name)).cloned().collect())
     }
 
-    /// A VM with a domain that runs or not. Its medium goes after the volume.
+    /// Describes a VM with a domain. Its medium is removed after the volume.
     pub(super) fn present(&self, key: &MachineKey, is_active: bool, has_medium: bool) -> Present {
         Present {
             power: if is_active { Power::On } else { Power::Off },
@@ -188,8 +188,8 @@ impl LibvirtDriver {
     }
 }
 
-/// Refuses to go on where a volume is there that is not among those listed: what libvirt's access control hides is left out of a list without a
-/// word, and refused where it is asked for by name.
+/// Fails if an unlisted volume of that name exists. A list silently omits the volumes that libvirt's access control hides; a request by
+/// name for such a volume is refused.
 pub async fn refuse_hidden(session: &Session, name: &str) -> Result<(), DriverError> {
     if session.client.has_volume(&session.pool, name).await? {
         return Err(DriverError::Transient(format!(
@@ -200,7 +200,7 @@ pub async fn refuse_hidden(session: &Session, name: &str) -> Result<(), DriverEr
     Ok(())
 }
 
-/// The domain with the UUID of that machine, ours or not.
+/// Reads the domain with the UUID of that machine, ours or not.
 async fn find(session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
     let domain = domain(key);
     let Some(xml) = unless(session.client.domain_xml(&domain).await, code::NO_DOMAIN)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What a VM is made of: the image that it comes from, its networks, its volumes and its definition.
+//! Creates the parts of a VM: checks its image, its networks and its memory, and creates its volumes and its definition.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
 use crate::vm::{MachineKey, Seed, Thing, VmSpec};
 
-/// A volume to be made.
+/// A volume to create.
 struct New<'a> {
     name: &'a str,
     xml: &'a str,
-    /// One of this name that is there is as good; else it is recreated.
+    /// Whether an existing volume of this name is kept; otherwise it is recreated.
     keep: bool,
 }
 
@@ -52,7 +52,7 @@ impl LibvirtDriver {
         Ok(image)
     }
 
-    /// Refuses what the host has no memory for: libvirt starts any VM, and the host kills another one when it has none left.
+    /// Refuses a VM that the host has no memory for: libvirt would start it, and the host kills another VM when its memory runs out.
     async fn check_memory(&self, session: &Session, spec: &VmSpec) -> Result<(), DriverError> {
         let given = self.memory.lock().await.give(session, spec.memory_mib).await?;
         match given {
@@ -61,7 +61,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Refuses to change volumes that a VM of this name that is not ours may use. The value: whether there is one with our UUID.
+    /// Refuses to change volumes that a foreign VM of this name may use. The value: whether a domain with our UUID exists.
     pub(super) async fn refuse_other(&self, session: &Session, key: &MachineKey) -> Result<Defined, DriverError> {
         match unless(session.client.domain_by_name(Volumes::of(key).vm()).await, code::NO_DOMAIN)? {
             Some(other) if other.uuid != key.vm.0 => Err(self.conflict(&other.name)),
@@ -70,14 +70,14 @@ impl LibvirtDriver {
         }
     }
 
-    /// A volume of that definition. One that is there is kept, or recreated if its content may be torn.
+    /// Creates a volume of that definition. An existing volume is kept, or recreated if its content may be torn.
     async fn make_volume(&self, session: &Session, key: &MachineKey, volume: New<'_>, defined: Defined) -> Result<Volume, DriverError> {
         let New { name, xml, keep } = volume;
         let (client, pool) = (&session.client, &session.pool);
         if let Some(volume) = unless(client.create_volume(pool, xml).await, code::STORAGE_VOL_EXIST)? {
             return Ok(volume);
         }
-        // Left of an earlier attempt, unless a VM of this name that is not ours uses it.
+        // The volume is left from an earlier attempt, unless a foreign VM of this name uses it.
         if self.refuse_other(session, key).await? == Defined::Yes && defined == Defined::No {
             return Err(DriverError::Transient(format!("another process has made domain {} meanwhile: it is checked again", Volumes::of(key).vm())));
         }
@@ -86,7 +86,7 @@ impl LibvirtDriver {
             let Some(found) = client.volumes(pool).await?.into_iter().find(|found| found.name == name) else {
                 return Err(DriverError::Transient(format!("volume {name} was there and is not: it is made at the next try")));
             };
-            // A volume is in the pool before its file is.
+            // The pool lists a volume before its file exists.
             if client.is_being_made(pool, &found).await? {
                 return Err(DriverError::Transient(format!("another process is making volume {name}: it is checked again")));
             }
@@ -109,7 +109,7 @@ impl LibvirtDriver {
         Ok(session.client.upload(&session.pool, &volume, &image).await?)
     }
 
-    /// Whether a volume is there with these bytes. One that cannot be read is not.
+    /// Whether a volume exists with these bytes; false for a volume that cannot be read.
     async fn holds(&self, session: &Session, name: &str, bytes: &[u8]) -> Result<bool, DriverError> {
         let volume = Volume { name: name.to_owned(), key: String::new() };
         match session.client.download(&session.pool, &volume, 0, 0).await {
@@ -118,7 +118,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Makes everything that a VM is. False: the copy of its image is not ready yet.
+    /// Creates all parts of a VM. False: the copy of its image is not ready yet.
     pub(super) async fn make(&self, session: &Arc<Session>, key: &MachineKey, spec: &VmSpec, seed: &Seed) -> Result<bool, DriverError> {
         let names = Volumes::of(key);
         let make = async |name: String, xml: String| self.make_volume(session, key, New { name: &name, xml: &xml, keep: true }, Defined::No).await;

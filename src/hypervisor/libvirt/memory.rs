@@ -7,14 +7,14 @@ use tokio::time::Instant;
 use super::link::Session;
 use crate::hypervisor::DriverError;
 
-/// The host is asked again after this time.
+/// How long the host's last report of its memory is trusted.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// What the host said last, less what VMs were given since: they fill their memory later.
+/// The free memory that the host reported last, less the memory given to VMs since: they fill their memory later.
 #[derive(Default)]
 pub struct Memory {
     read: Option<Instant>,
-    /// `None`: the host does not say.
+    /// The memory that is left; `None`: the host does not report it.
     left_mib: Option<u64>,
 }
 
@@ -22,7 +22,7 @@ impl Memory {
     /// Whether a VM would get its memory; the inner error is how many MiB the host has left instead.
     pub async fn has(&mut self, session: &Session, mib: u64) -> Result<Result<(), u64>, DriverError> {
         let is_recent = self.read.is_some_and(|at| at.elapsed() < RECENT);
-        // One that seems not to fit is refused only by what the host says now.
+        // A VM is refused only by a fresh report of the host.
         if !is_recent || self.fits(mib).is_err() {
             self.left_mib = session.client.available_memory().await?.map(|kib| kib >> 10);
             self.read = Some(Instant::now());
@@ -30,7 +30,7 @@ impl Memory {
         Ok(self.fits(mib))
     }
 
-    /// Gives a VM its memory.
+    /// Reserves memory for a VM, if the host has enough.
     pub async fn give(&mut self, session: &Session, mib: u64) -> Result<Result<(), u64>, DriverError> {
         Ok(self.has(session, mib).await?.and_then(|()| self.subtract(mib)))
     }

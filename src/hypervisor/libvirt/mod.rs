@@ -1,8 +1,8 @@
-//! The `libvirt` driver: QEMU on a host of one's own.
+//! The `libvirt` driver: QEMU on the user's own host.
 //!
-//! A VM is a domain and its volumes in one pool: the system disk over or from an image, the configuration drive, and a file with what its
-//! guest writes to the serial port. Name and UUID are ours and the daemon refuses a second VM with one of them; the mark is in the domain's
-//! metadata. The domain goes last, so it says of leftovers whose they are.
+//! A VM is a domain and its volumes in one pool: the system disk over or from an image, the configuration drive, and a file for the output
+//! of the guest's serial port. CAPW chooses name and UUID, and the daemon refuses a second VM with either; the mark is in the domain's
+//! metadata. The domain is removed last, so that it names the owner of leftovers.
 
 pub mod address;
 mod addresses;
@@ -70,10 +70,10 @@ use crate::vm::{GuestReport, Journal, MachineKey, Observed, Power, Present, Seed
 
 const CAPS: Caps =
     Caps { driver: "libvirt", seeds: &[SeedKind::Drive], tick: Duration::from_secs(10), deadline: Duration::from_secs(60), reads: 8, changes: 4 };
-/// Between two looks at a guest that shuts down.
+/// The time between two checks of a guest that shuts down.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// A VM that has just been started runs without a look until a listing shows it, unless the daemon tells otherwise.
+/// How long a started VM counts as running without a check, unless an event of the daemon ends it: until a listing shows the VM.
 const STARTED: Duration = CAPS.tick;
 
 /// A connection to one libvirt host.
@@ -83,10 +83,10 @@ pub struct LibvirtDriver {
     link: Link,
     images: Mutex<Fresh<Image>>,
     networks: Mutex<Option<(Vec<String>, Instant)>>,
-    /// Names of the host's interfaces; `None` where the daemon does not list them.
+    /// The names of the host's interfaces; `None` if the daemon does not list them.
     interfaces: Mutex<Fresh<Option<Vec<String>>>>,
     capabilities: Mutex<Fresh<Capabilities>>,
-    /// Bytes that the pool has left.
+    /// The free bytes of the pool.
     space: Mutex<Fresh<u64>>,
     memory: Mutex<Memory>,
     copies: Copies,
@@ -96,13 +96,13 @@ pub struct LibvirtDriver {
     listed: Mutex<Listed>,
     looks: Looks,
     told: Arc<Told>,
-    /// What guests have said, by the last listing.
+    /// The reports of guests in the last listing.
     reports: parking_lot::Mutex<HashMap<VmUuid, GuestReport>>,
     shutdowns: Shutdowns,
 }
 
 impl LibvirtDriver {
-    /// Nothing is asked of the host before the first call.
+    /// Creates the driver. It sends nothing to the host before the first call.
     pub fn new(settings: Libvirt, login: &Login, wire: Wire) -> Result<Self, DriverError> {
         let told = Arc::<Told>::default();
         let link = Link::new(&settings.address, &settings.pool, login, wire, told.clone())?;
@@ -133,7 +133,7 @@ impl LibvirtDriver {
         self.reports.lock()
     }
 
-    /// The network of interfaces that name none.
+    /// Returns the network of interfaces that name none.
     fn default_network(&self) -> Option<&str> {
         self.settings.network.as_deref().or((!self.is_session).then_some("default"))
     }
@@ -145,20 +145,20 @@ impl LibvirtDriver {
     async fn start(&self, session: &Session, key: &MachineKey) -> Result<(), DriverError> {
         let it = domain(key);
         match session.client.start(&it).await {
-            // Another process was faster, or libvirt refuses for another reason that has the same code: the domain says which.
+            // Another process started the VM first, or libvirt refused for another reason with the same code: the state of the domain decides.
             Err(Error::Refused { code: code::OPERATION_INVALID, text }) => {
                 if session.client.is_active(&it).await? {
                     return Ok(());
                 }
-                // A network may have been stopped since it was looked at.
+                // A network may have been stopped since it was checked.
                 *self.networks.lock().await = None;
                 Err(Error::Refused { code: code::OPERATION_INVALID, text }.into())
             }
-            // Another process that starts the same VM replaces its drive.
+            // Another process that starts the same VM is replacing its drive.
             Err(Error::Refused { text, .. }) if text.contains(&format!("/{}", Volumes::of(key).drive())) => {
                 Err(DriverError::Transient(format!("the VM does not start with its configuration drive: libvirt says: {text}")))
             }
-            // The text is QEMU's own.
+            // The text comes from QEMU.
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) => {
                 match DriverError::from(Error::Refused { code: code::INTERNAL_ERROR, text }) {
                     DriverError::Transient(text) => Err(DriverError::Invalid(format!("the VM does not start: {text}"))),
@@ -169,7 +169,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// False: the daemon still makes one of them, and goes on until it has.
+    /// Deletes volumes. False: the daemon is still creating one of them, and will finish it first.
     async fn delete_volumes(&self, session: &Session, volumes: &[Volume]) -> Result<bool, DriverError> {
         for volume in volumes {
             match session.client.delete_volume(&session.pool, volume).await {
@@ -181,11 +181,11 @@ impl LibvirtDriver {
     }
 }
 
-/// Whether a machine is known to have a domain while its volumes are made.
+/// Whether a machine is known to have a domain while its volumes are created.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Defined {
     Yes,
-    /// None was there at the last look.
+    /// No domain existed at the last check.
     No,
 }
 
@@ -203,7 +203,7 @@ impl Driver for LibvirtDriver {
         let mut session = self.link.session().await?;
         let mut is_active = unless(session.client.pool_is_active(&session.pool).await, code::NO_STORAGE_POOL)?;
         if is_active.is_none() {
-            // It is there no more, or was recreated: a new connection finds it by its name.
+            // The pool was deleted or recreated: a new connection finds it by its name.
             self.link.end().await;
             session = self.link.session().await?;
             is_active = Some(session.client.pool_is_active(&session.pool).await?);
@@ -286,7 +286,7 @@ impl Driver for LibvirtDriver {
             Some(found) if found.is_active => return Ok(DriverStep::Done),
             Some(found) => {
                 self.check_networks(&session, spec).await?;
-                // It was made and not started, or was switched off before its seed was taken away.
+                // The VM was created and not started, or was switched off before its seed was detached.
                 if found.has_medium {
                     self.make_drive(&session, key, seed, Defined::Yes).await?;
                 }
@@ -304,7 +304,7 @@ impl Driver for LibvirtDriver {
     async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
         let session = self.link.session().await?;
         let Some(found) = self.find_ours(&session, key).await?.filter(|found| found.has_medium) else { return Ok(DriverStep::Done) };
-        // The volume first: as long as it may be left, the definition says so.
+        // The volume is deleted first: the definition names it as long as it may exist.
         let volume = Volume { name: Volumes::of(key).drive(), key: String::new() };
         unless(session.client.delete_volume(&session.pool, &volume).await, code::NO_STORAGE_VOL)?;
         session.client.update_device(&domain(key), &domain::empty_drive(), found.is_active).await?;
@@ -320,12 +320,12 @@ impl Driver for LibvirtDriver {
         self.copies.forget(key.vm);
         let found = self.find_ours(&session, key).await?;
         if found.is_some() {
-            // That it stops is expected.
+            // Makes the event of the stop an expected one.
             self.told.await_answer(key.vm);
         }
         if let Some(found) = found.as_ref().filter(|found| found.is_active) {
             if how == StopMode::Graceful {
-                // A guest that is already off needs no request.
+                // A guest that is already off needs no shutdown.
                 if unless(session.client.shutdown(&it).await, code::OPERATION_INVALID)?.is_some() {
                     self.told.shuts_down(key, self.present(key, true, found.has_medium), ASK_AGAIN);
                 }
@@ -334,7 +334,7 @@ impl Driver for LibvirtDriver {
             }
             unless(unless(session.client.destroy(&it).await, code::OPERATION_INVALID).map(drop), code::NO_DOMAIN)?;
         }
-        // The definition goes last: as long as it is there, files of the log may be.
+        // The definition is removed last: it must exist as long as files of the log may exist.
         if found.is_some() && self.settings.words == GuestWords::Serial && !self.turned_over.find(&session, key.vm, &self.definitions).await? {
             return Ok(DriverStep::Wait { after: POLL });
         }
@@ -342,7 +342,7 @@ impl Driver for LibvirtDriver {
         match &found {
             Some(found) => self.refuse_hidden_volumes(&session, key, found, &volumes).await?,
             None if volumes.is_empty() => return Ok(DriverStep::Done),
-            // Without a domain of ours they are left of one, unless another one of this name uses them.
+            // Without our domain the volumes are leftovers, unless a foreign domain of this name uses them.
             None => {
                 self.refuse_other(&session, key).await?;
             }

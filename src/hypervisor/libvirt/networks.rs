@@ -1,4 +1,4 @@
-//! The networks that a machine asks for: whether the host has them, and whether they are active.
+//! Checks that the networks of a machine exist on the host and are active.
 
 use tokio::time::Instant;
 
@@ -10,12 +10,12 @@ use crate::hypervisor::fresh::{FRESH, listed};
 use crate::vm::{Thing, VmSpec};
 
 impl LibvirtDriver {
-    /// Names of the networks of a machine, bridges of the host as `bridge:NAME`.
+    /// Lists the names of a machine's networks, bridges of the host as `bridge:NAME`.
     fn networks_of<'a>(&'a self, spec: &'a VmSpec) -> impl Iterator<Item = &'a str> {
         spec.nics.iter().filter_map(|nic| nic.network.as_deref().or(self.default_network()))
     }
 
-    /// Refuses a machine whose networks are not there or not active: libvirt says so only when it starts the VM, when all is made.
+    /// Refuses a machine whose networks are missing or inactive: libvirt reports that only when it starts the VM, after everything was created.
     pub(super) async fn check_networks(&self, session: &Session, spec: &VmSpec) -> Result<(), DriverError> {
         let named: Vec<&str> = self.networks_of(spec).filter(|name| !name.starts_with(BRIDGE)).collect();
         if named.is_empty() {
@@ -27,7 +27,7 @@ impl LibvirtDriver {
             _ => session.client.active_networks().await?,
         };
         let Some(missing) = named.iter().find(|name| !active.iter().any(|active| active == *name)) else {
-            // From when they were found, not from the last question.
+            // The age counts from when the networks were found, not from the last check.
             networks.get_or_insert((active, Instant::now()));
             return Ok(());
         };
@@ -47,7 +47,7 @@ impl LibvirtDriver {
         Err(DriverError::Missing { thing: Thing::Network, text })
     }
 
-    /// Refuses a machine whose bridge the daemon does not list among the host's interfaces. Where it lists none, the start tells.
+    /// Refuses a machine whose bridge the daemon does not list among the host's interfaces. If it lists none, the start of the VM shows it.
     pub(super) async fn check_bridges(&self, session: &Session, spec: &VmSpec) -> Result<(), DriverError> {
         let bridges: Vec<&str> = self.networks_of(spec).filter_map(|name| name.strip_prefix(BRIDGE)).collect();
         if bridges.is_empty() {
@@ -74,7 +74,7 @@ impl LibvirtDriver {
     }
 }
 
-/// The first bridge that is not there. A daemon that lists no interface at all does not know them.
+/// Returns the first missing bridge. A daemon that lists no interface at all does not know the bridges.
 fn missing<'a>(bridges: &[&'a str], there: &[String]) -> Option<&'a str> {
     bridges.iter().copied().find(|bridge| !there.is_empty() && !there.iter().any(|name| name == bridge))
 }

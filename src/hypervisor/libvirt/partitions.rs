@@ -1,45 +1,45 @@
-//! What the first sectors of a disk show of the firmware that starts it: its partition table, and the code of its first sector.
+//! Reads from a disk's first sectors which firmware boots it: from its partition table, and the code of its first sector.
 
 use uuid::Uuid;
 
 const SECTOR: usize = 512;
-/// Bytes from the start of a disk that are read: 34 sectors, which a GPT with its entries takes.
+/// The bytes that are read from the start of a disk: 34 sectors, the size of a GPT with its entries.
 pub const LENGTH: usize = 34 * SECTOR;
-/// The code of a first sector; what follows are its partitions.
+/// The length of the code in a first sector; its partitions follow.
 const CODE: usize = 440;
 const MBR_ENTRIES: usize = 446;
 const SIGNATURE: &[u8] = &[0x55, 0xaa];
 
-/// Types of partitions in an MBR.
+/// The types of partitions in an MBR.
 const PROTECTIVE: u8 = 0xee;
 const ESP: u8 = 0xef;
 const FAT: [u8; 6] = [0x01, 0x04, 0x06, 0x0b, 0x0c, 0x0e];
-/// Types of partitions in a GPT.
+/// The types of partitions in a GPT.
 const GPT_ESP: Uuid = Uuid::from_u128(0xc12a7328_f81f_11d2_ba4b_00a0c93ec93b);
 const GPT_BIOS_BOOT: Uuid = Uuid::from_u128(0x21686148_6449_6e6f_744e_656564454649);
-/// The attribute of a partition in a GPT that BIOS is to start.
+/// The attribute of a partition in a GPT that BIOS should boot.
 const LEGACY_BOOT: u64 = 1 << 2;
 
-/// Whether a firmware starts a disk.
+/// Whether a firmware boots a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
     Yes,
     No,
-    /// Its first sectors do not tell.
+    /// The first sectors do not show it.
     Perhaps,
 }
 
-/// What the first sectors of a disk show.
+/// The findings from the first sectors of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
     pub uefi: Starts,
     pub bios: Starts,
-    /// For people, e.g. `a GPT with an EFI system partition`.
+    /// The finding for messages, e.g. `a GPT with an EFI system partition`.
     pub shows: &'static str,
 }
 
 impl Disk {
-    /// Reads the first [`LENGTH`] bytes; what is missing is empty.
+    /// Reads the first [`LENGTH`] bytes; missing bytes count as empty.
     pub fn read(sectors: &[u8]) -> Self {
         let disk = |uefi, bios, shows| Self { uefi, bios, shows };
         let Some(types) = mbr(sectors) else { return disk(Starts::No, Starts::No, "neither partitions nor a boot sector") };
@@ -68,11 +68,11 @@ impl Disk {
     }
 }
 
-/// The types of the partitions in an MBR; none where the first sector is one without a table. `None`: no firmware takes it for a boot sector.
+/// Returns the partition types in an MBR; empty for a first sector without a table. `None`: no firmware treats it as a boot sector.
 fn mbr(sectors: &[u8]) -> Option<Vec<u8>> {
     part(sectors, SECTOR - SIGNATURE.len(), SIGNATURE.len()).filter(|signature| *signature == SIGNATURE)?;
     let entries: Vec<&[u8]> = part(sectors, MBR_ENTRIES, 64)?.chunks(16).collect();
-    // Other boot sectors have code or text there.
+    // Boot sectors without a table have code or text there.
     let is_table = entries.iter().all(|entry| matches!(entry, [0x00 | 0x80, ..]));
     let types = entries.iter().filter_map(|entry| entry.get(4).copied().filter(|of| *of != 0));
     Some(if is_table { types.collect() } else { Vec::new() })
@@ -80,15 +80,15 @@ fn mbr(sectors: &[u8]) -> Option<Vec<u8>> {
 
 struct Gpt {
     has_esp: bool,
-    /// A partition has a loader for BIOS.
+    /// Whether a partition has a loader for BIOS.
     starts_by_bios: bool,
 }
 
-/// `None`: its header is not there, or its entries are not where they were looked for.
+/// Reads a GPT; `None`: its header is missing, or its entries are not in the usual place.
 fn gpt(sectors: &[u8]) -> Option<Gpt> {
     part(sectors, SECTOR, 8).filter(|header| *header == b"EFI PART")?;
     let number = |at| Some(u32::from_le_bytes(part(sectors, SECTOR + at, 4)?.try_into().ok()?));
-    // The first sector of the entries, of 64 bits.
+    // `first` and `high` are the 64 bits of the entries' first sector.
     let (first, high, count, size) = (number(72)?, number(76)?, number(80)?, number(84)?);
     if (first, high) != (2, 0) || !(128..=4096).contains(&size) {
         return None;
@@ -115,7 +115,7 @@ pub mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A first sector with code and partitions of these types.
+    /// Builds a first sector with partitions of these types.
     pub fn with_mbr(has_code: bool, types: &[u8]) -> Vec<u8> {
         let mut disk = vec![0; LENGTH];
         if has_code {
@@ -128,7 +128,7 @@ pub mod tests {
         disk
     }
 
-    /// A GPT with partitions of these types and attributes.
+    /// Builds a GPT with partitions of these types and attributes.
     pub fn with_gpt(has_code: bool, partitions: &[(Uuid, u64)]) -> Vec<u8> {
         let mut disk = with_mbr(has_code, &[PROTECTIVE]);
         disk[512..520].copy_from_slice(b"EFI PART");
@@ -143,10 +143,10 @@ pub mod tests {
         disk
     }
 
-    /// Windows' own data partition.
+    /// The data partition of Windows.
     const DATA: Uuid = Uuid::from_u128(0xebd0a0a2_b9e5_4433_87c0_68b6b72699c7);
 
-    /// As Windows is installed by each firmware.
+    /// The disk of a Windows that was installed with UEFI.
     pub fn windows_by_uefi() -> Vec<u8> {
         with_gpt(true, &[(GPT_ESP, 0), (DATA, 0)])
     }

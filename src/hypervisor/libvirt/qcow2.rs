@@ -1,4 +1,4 @@
-//! The start of the disk that a qcow2 file holds, by [the format](https://www.qemu.org/docs/master/interop/qcow2.html).
+//! Reads the start of the disk in a qcow2 file, by [the format](https://www.qemu.org/docs/master/interop/qcow2.html).
 
 use std::io::Read;
 
@@ -9,20 +9,20 @@ use super::refusal::Error;
 
 const MAGIC: &[u8] = b"QFI\xfb";
 const HEADER: u64 = 112;
-/// Bits of an entry that are the place of what it is about.
+/// The bits of an entry that hold the place of its cluster or table.
 const PLACE: u64 = 0x00ff_ffff_ffff_fe00;
 const COMPRESSED: u64 = 1 << 62;
 const ZERO: u64 = 1;
-/// Features that are understood: the file was not closed, and the kind of compression is named.
+/// The supported features: the file was not closed, and the kind of compression is named.
 const KNOWN: u64 = 1 | COMPRESSION;
 const COMPRESSION: u64 = 1 << 3;
-/// Deflate never makes more than that much of the start of a cluster.
+/// The most compressed bytes that are needed for the start of a cluster; Deflate never takes more.
 const MOST_COMPRESSED: u64 = 64 << 10;
 
 /// A file that is read in parts.
 #[async_trait]
 pub trait File: Sync {
-    /// No more than `length` bytes from `offset` on; fewer at its end.
+    /// Reads at most `length` bytes from `offset` on; fewer at the end of the file.
     async fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error>;
 }
 
@@ -30,7 +30,7 @@ pub trait File: Sync {
 #[derive(Debug)]
 pub enum Unread {
     File(Error),
-    /// What the file has that is not understood.
+    /// The unsupported part of the file.
     Form(&'static str),
 }
 
@@ -42,7 +42,7 @@ impl From<Error> for Unread {
 
 struct Header {
     cluster_bits: u32,
-    /// Where the places of the second tables are.
+    /// The place of the first table, which lists the second tables.
     first_table: u64,
     has_backing: bool,
     is_deflated: bool,
@@ -69,7 +69,7 @@ impl Header {
         Ok(Self { cluster_bits, first_table: long(40)?, has_backing: long(8)? != 0, is_deflated })
     }
 
-    /// The place and the length of a compressed cluster.
+    /// Returns the place and the length of a compressed cluster.
     fn compressed(&self, entry: u64) -> (u64, u64) {
         let bits = 62 - (self.cluster_bits - 8);
         let (place, sectors) = (entry & ((1 << bits) - 1), (entry & (COMPRESSED - 1)) >> bits);
@@ -77,11 +77,11 @@ impl Header {
     }
 }
 
-/// The first bytes of the disk in a qcow2 file, as many as 32 KiB.
+/// Reads the first bytes of the disk in a qcow2 file, at most 32 KiB.
 pub async fn start(file: &dyn File, length: usize) -> Result<Vec<u8>, Unread> {
     let header = Header::read(&file.read(0, HEADER).await?)?;
     let cluster = 1_usize << header.cluster_bits;
-    // The first of the second tables is about more than is read: 64 clusters of 512 bytes at least.
+    // The first second-level table covers more than is read: at least 64 clusters of 512 bytes.
     let second_table = number(&file.read(header.first_table, 8).await?, 0, 8).ok_or(Unread::Form("its first table is torn"))? & PLACE;
     let count = length.div_ceil(cluster);
     let entries = if second_table == 0 { Vec::new() } else { file.read(second_table, 8 * wide(count)).await? };
@@ -116,7 +116,7 @@ fn inflated(bytes: &[u8], wanted: usize) -> Result<Vec<u8>, Unread> {
     Ok(content)
 }
 
-/// A number of that many bytes, the most significant first.
+/// Decodes a number of `length` bytes, the most significant first.
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// `false`, and why, if the program is not there.
+    /// Runs qemu-img; `false`, with a message, if the program is missing.
     fn qemu_img(directory: &Path, arguments: &[&str]) -> bool {
         let Some(output) = judges::output(Command::new("qemu-img").current_dir(directory).args(arguments)) else { return false };
         assert!(output.status.success(), "qemu-img {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -157,7 +157,7 @@ mod tests {
         })
     }
 
-    /// Disks of both firmwares, in every form that QEMU's own program makes.
+    /// Reads disks of both firmwares, in every form that QEMU's own program creates.
     #[tokio::test]
     async fn what_qemu_img_writes_is_read() {
         let directory = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ mod tests {
         for disk in [windows_by_uefi(), windows_by_bios()] {
             let mut raw = disk.clone();
             raw.resize(3 << 20, 0);
-            // What is compressed is longer than what is asked for.
+            // The compressed data is longer than the part that is read.
             raw[disk.len()..].chunks_mut(7).zip((0..=250).cycle()).for_each(|(chunk, byte)| chunk.fill(byte));
             std::fs::write(at("raw"), &raw).unwrap();
             for options in [
@@ -202,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// The places are numbers that the maker of the image has written.
+        /// The places in the file come from the author of the image, so they can be any numbers.
         #[test]
         fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..4096), header in any::<bool>(), bits in 0_u8..24) {
             if let Some(start) = bytes.get_mut(..112).filter(|_| header) {

@@ -1,10 +1,10 @@
-//! What the daemon refuses, what that means, and what to do.
+//! The refusals of the daemon, their meaning, and the remedies.
 
 use super::xdr::Malformed;
 use crate::hypervisor::DriverError;
 use crate::vm::Thing;
 
-/// Codes of libvirt's errors (`virErrorNumber`).
+/// The codes of libvirt's errors (`virErrorNumber`).
 pub mod code {
     pub const INTERNAL_ERROR: u32 = 1;
     pub const NO_SUPPORT: u32 = 3;
@@ -24,13 +24,13 @@ pub mod code {
     pub const STORAGE_VOL_EXIST: u32 = 90;
 }
 
-/// What is said of a volume whose content is not complete.
+/// The daemon's message for a volume whose content is incomplete.
 pub const BEING_MADE: &str = "still being allocated";
 
 /// Why a request failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The daemon's answer.
+    /// The daemon answered with an error.
     Refused {
         code: u32,
         text: String,
@@ -65,12 +65,12 @@ enum Class {
     Capacity,
     Invalid,
     Missing(Thing),
-    /// Something on the host that is no matter of this machine, and may pass by itself.
+    /// A trouble of the host that is independent of this machine, and may end on its own.
     Host,
 }
 
-/// Refusals that are known by their words, since one code stands for many: what must be in the text, what it means, what to do. The first
-/// row that matches counts.
+/// The refusals that are recognized by their text, since one code stands for many: the required parts of the text, the class, the remedy.
+/// The first row that matches counts.
 const KNOWN: [(&[&str], Class, &str); 25] = [
     (
         &["Cannot allocate memory"],
@@ -147,7 +147,7 @@ const NO_LOGIN: &str =
     "Check the credentials of the WindowsHypervisor and what the daemon allows (auth_unix_rw, auth_tls, tls_allowed_dn_list in its configuration)";
 const NO_RIGHTS: &str = "CAPW must be allowed everything on this daemon: use the socket for reading and writing, not the one that ends in -ro; where access_drivers of libvirtd.conf names polkit, a rule below /etc/polkit-1/rules.d must grant its user the actions org.libvirt.api.*";
 
-/// The words without the time at which QEMU or the daemon said them: a condition whose text is another one at each try is news at each try.
+/// Removes the times that QEMU or the daemon put into a message: otherwise the condition would change at each try.
 fn without_times(words: &str) -> String {
     words.split_inclusive(char::is_whitespace).filter(|word| !is_time(word.trim_end())).collect()
 }
@@ -184,7 +184,7 @@ fn refused(code: u32, words: &str) -> DriverError {
     }
 }
 
-/// The answer, or `None` if the daemon refused with that code.
+/// Returns the answer, or `None` if the daemon refused with that code.
 pub fn unless<T>(result: Result<T, Error>, expected: u32) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -197,7 +197,7 @@ pub fn unless<T>(result: Result<T, Error>, expected: u32) -> Result<Option<T>, E
 mod tests {
     use super::*;
 
-    /// Each with words of libvirt or QEMU as they come.
+    /// Each case uses a real message of libvirt or QEMU.
     #[test]
     fn what_libvirt_says_has_a_class_and_a_remedy() {
         for (code, words, class, remedy) in [

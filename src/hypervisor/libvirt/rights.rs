@@ -1,7 +1,7 @@
-//! What libvirt's access control asks polkit for each request. The daemon's own words for a request that it refuses name neither.
-//! Source: <https://libvirt.org/aclapi.html>; a story lets a real polkit refuse those that every VM needs.
+//! The rights that libvirt's access control checks with polkit for each request. When the daemon refuses a request, its message names
+//! neither. Source: <https://libvirt.org/aclapi.html>; a story lets a real polkit refuse the rights that every VM needs.
 
-/// Requests that need a right of their own, with the actions of polkit below `org.libvirt.api`.
+/// The requests that need a right of their own, with the actions of polkit below `org.libvirt.api`.
 const RIGHTS: [(&str, &[&str]); 36] = [
     ("ConnectDomainEventCallbackRegisterAny", &["connect.search-domains"]),
     ("ConnectGetAllDomainStats", &["connect.search-domains"]),
@@ -41,7 +41,7 @@ const RIGHTS: [(&str, &[&str]); 36] = [
     ("StorageVolUpload", &["storage-vol.data-write"]),
 ];
 
-/// The rights that a request needs, for people: the actions of polkit, or the request where none is known.
+/// Describes the rights that a request needs, for messages: the actions of polkit, or the request if none is known.
 pub fn of(request: &str) -> String {
     let known = RIGHTS.iter().find(|(name, _)| *name == request);
     known.map_or_else(

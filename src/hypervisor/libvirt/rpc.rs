@@ -1,4 +1,4 @@
-//! One connection to a libvirt daemon: calls that share it, streams, and keepalive. The protocol is that of libvirt's own clients
+//! A connection to a libvirt daemon: concurrent calls, streams, and keepalive. The protocol is the one of libvirt's own clients
 //! (virnetprotocol.x in its sources): a header of seven numbers, then the arguments in XDR.
 
 use std::collections::HashMap;
@@ -14,19 +14,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::xdr::{Decoder, Malformed};
 
-/// What libvirt offers for every hypervisor.
+/// The procedures of libvirt for every hypervisor.
 pub const PROGRAM: u32 = 0x2000_8086;
-/// What it offers for QEMU only.
+/// The procedures of libvirt for QEMU only.
 pub const QEMU: u32 = 0x2000_8087;
 const KEEPALIVE: u32 = 0x6b65_6570;
 const VERSION: u32 = 1;
-/// Length of a header, the length itself included.
+/// The length of a header, including the length field itself.
 pub const HEADER: usize = 28;
-/// Longest message that the daemon sends.
+/// The longest message that the daemon sends.
 const LONGEST: usize = 32 << 20;
-/// Payload of one message of a stream.
+/// The payload of one message of a stream.
 const CHUNK: usize = 256 * 1024 - 64;
-/// Most that is read of a stream; who asks for one says how much it wants.
+/// The most bytes that are read from a stream; the caller of a stream states how many it needs.
 const STREAM: usize = 4 << 20;
 
 const CALL: u32 = 0;
@@ -37,21 +37,21 @@ pub const ERROR: u32 = 1;
 const CONTINUE: u32 = 2;
 const PING: u32 = 1;
 const PONG: u32 = 2;
-/// Between two pings while a call waits. The daemon answers them whatever else it does: one that answers none hangs.
+/// The time between two pings while a call waits. The daemon always answers pings: a daemon that answers none hangs.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// Pings without an answer after which the connection is given up.
+/// The number of unanswered pings after which the connection is given up.
 const UNANSWERED: u32 = 2;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RpcError {
-    /// The connection has ended; whether the daemon has got the request is not known.
+    /// The connection has ended; the daemon may or may not have received the request.
     Closed,
-    /// The daemon hangs, or the way to it is cut: not even pings were answered. Whether it has got the request is not known.
+    /// The daemon hangs, or the network to it is cut: even pings got no answer. The daemon may or may not have received the request.
     Silent,
-    /// What came is not libvirt's protocol.
+    /// The other side does not follow libvirt's protocol.
     Protocol(&'static str),
-    /// The daemon's answer.
+    /// The daemon answered with an error.
     Refused { code: u32, text: String },
 }
 
@@ -67,10 +67,10 @@ struct Message {
     body: Vec<u8>,
 }
 
-/// Gets the procedure and the body of each message that the daemon sends by itself, before any later answer.
+/// Receives the procedure and the body of each event of the daemon, before any later answer.
 pub type OnEvent = Box<dyn Fn(u32, &[u8]) + Send + Sync>;
 
-/// A connection. It ends when this is dropped.
+/// A connection, which ends when this is dropped.
 pub struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
     waiting: Arc<Waiting>,
@@ -81,14 +81,14 @@ pub struct Connection {
 #[derive(Default)]
 struct Waiting {
     calls: Mutex<Calls>,
-    /// Something has come, or the daemon has taken something, since the last look.
+    /// Whether the daemon has sent or accepted something since the last check.
     heard: AtomicBool,
 }
 
 #[derive(Default)]
 struct Calls {
     by_serial: HashMap<u32, mpsc::UnboundedSender<Message>>,
-    /// Why the connection is of no more use.
+    /// Why the connection is unusable.
     ended: Option<RpcError>,
 }
 
@@ -96,7 +96,7 @@ impl Waiting {
     fn end(&self, why: RpcError) {
         let mut calls = self.calls.lock();
         calls.ended.get_or_insert(why);
-        // Those who wait see that their channel has ended.
+        // The waiting calls see the end of their channel.
         calls.by_serial.clear();
     }
 
@@ -130,7 +130,7 @@ impl Connection {
         self.waiting.calls.lock().ended.is_some()
     }
 
-    /// Calls a procedure; the value is its answer.
+    /// Calls a procedure and returns its answer.
     pub async fn call(&self, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
         self.call_of(PROGRAM, procedure, arguments).await
     }
@@ -142,7 +142,7 @@ impl Connection {
         Ok(call.answer().await?.body)
     }
 
-    /// Calls a procedure that takes a stream.
+    /// Calls a procedure that receives a stream.
     pub async fn upload(&self, procedure: u32, arguments: Vec<u8>, data: &[u8]) -> Result<(), RpcError> {
         let mut call = self.begin(PROGRAM)?;
         call.send(procedure, CALL, OK, &arguments).await?;
@@ -154,12 +154,12 @@ impl Connection {
         call.answer().await.map(|_| ())
     }
 
-    /// Calls a procedure that gives a stream.
+    /// Calls a procedure that sends a stream.
     pub async fn download(&self, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
         let mut call = self.begin(PROGRAM)?;
         call.send(procedure, CALL, OK, &arguments).await?;
         let (mut data, mut is_answered, mut has_ended) = (Vec::new(), false, false);
-        // Another thread of the daemon streams: its first data may come before the answer to the call.
+        // Another thread of the daemon sends the stream: its first data may come before the answer to the call.
         while !(is_answered && has_ended) {
             let part = call.answer().await?;
             if part.kind != STREAMED {
@@ -189,7 +189,7 @@ impl Connection {
     }
 }
 
-/// A call that is under way. When it is given up, its late answer is dropped.
+/// A call that is under way. After the caller gives up, a late answer is dropped.
 struct Call<'a> {
     connection: &'a Connection,
     program: u32,
@@ -221,7 +221,7 @@ pub fn message(program: u32, procedure: u32, kind: u32, serial: u32, status: u32
     header.into_iter().flat_map(u32::to_be_bytes).chain(body.iter().copied()).collect()
 }
 
-/// `remote_error`: code, domain and text come first.
+/// Decodes a `remote_error`: code, domain and text come first.
 fn refusal(body: &[u8]) -> Result<RpcError, Malformed> {
     let mut decoder = Decoder(body);
     let (code, _domain) = (decoder.u32()?, decoder.u32()?);
@@ -232,13 +232,13 @@ fn ping() -> Vec<u8> {
     message(KEEPALIVE, PING, EVENT, 0, OK, &[])
 }
 
-/// Writes what is to be sent. A failure is left to the reader: the daemon's last words may still come.
+/// Sends the queued messages. The reader handles a failure: the last messages of the daemon may still come.
 async fn send(mut writer: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Vec<u8>>, waiting: &Waiting) {
     while let Some(message) = messages.recv().await {
         if writer.write_all(&message).await.is_err() {
             break;
         }
-        // A long upload is a sign of life, a ping that the daemon does not read is none.
+        // A long upload is a sign of life; a ping that the daemon does not read is not.
         if message != ping() {
             waiting.heard.store(true, Ordering::Relaxed);
         }
@@ -247,7 +247,7 @@ async fn send(mut writer: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<
     std::future::pending().await
 }
 
-/// Ends the connection when calls wait and nothing comes.
+/// Ends the connection when calls wait and the daemon is silent.
 async fn watch(waiting: &Waiting, outgoing: &mpsc::Sender<Vec<u8>>) {
     let mut unanswered = 0;
     while unanswered < UNANSWERED {
@@ -258,13 +258,13 @@ async fn watch(waiting: &Waiting, outgoing: &mpsc::Sender<Vec<u8>>) {
             continue;
         }
         unanswered = if heard { 0 } else { unanswered + 1 };
-        // A queue that is full of other messages is asked nothing.
+        // A full queue takes no ping.
         let _ = outgoing.try_send(ping());
     }
     waiting.end(RpcError::Silent);
 }
 
-/// Takes one message from the stream to who waits for it. `None`: the connection is of no more use.
+/// Reads one message and passes it to the call that waits for it. `None`: the connection is unusable.
 async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, replies: &mpsc::Sender<Vec<u8>>, on_event: &OnEvent) -> Option<()> {
     let mut header = [0; HEADER];
     reader.read_exact(&mut header).await.ok()?;

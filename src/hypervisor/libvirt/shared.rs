@@ -1,4 +1,4 @@
-//! Looks that many share: who asks while one is under way waits for the next one, together with all others who do.
+//! Reads that many callers share: all callers that come during a read wait for the next read and share it.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::hypervisor::DriverError;
 
-/// Who asks within this time after the first one shares the look with it.
+/// How long a read waits for more callers: they share it with the first caller.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// The newest look: when it began, and what it gave.
+/// The newest read: when it began, and its result.
 pub struct Shared<T>(Mutex<Option<(Instant, Result<T, DriverError>)>>);
 
 impl<T> Default for Shared<T> {
@@ -20,7 +20,7 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// The result of a look that begins after this call: of the one that another caller makes meanwhile, or of an own one.
+    /// Returns the result of a read that begins after this call: another caller's read, or its own.
     pub async fn get(&self, look: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
         let asked = Instant::now();
         let mut newest = self.0.lock().await;
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// When each caller asks, in milliseconds, and the number of the look that it gets; a look takes 50.
+    /// The array holds when each caller comes, in milliseconds; the result is the number of the read that it gets. A read takes 50 ms.
     #[tokio::test(start_paused = true)]
     async fn who_asks_at_once_shares_and_who_comes_later_asks_again() {
         let (shared, looks) = (Shared::default(), Cell::new(0));
@@ -57,11 +57,11 @@ mod tests {
             };
             shared.get(look).await.unwrap()
         };
-        // The second one asks before the first look begins, the third and fourth while it is under way.
+        // The second caller comes before the first read begins, the third and fourth during it.
         assert_eq!(join_all([0, 90, 110, 140, 1000].map(get)).await, [1, 1, 2, 2, 3]);
     }
 
-    /// Else those who wait would try one after the other, each for its whole time limit.
+    /// Otherwise the waiting callers would try one after the other, each for its whole time limit.
     #[tokio::test(start_paused = true)]
     async fn a_look_that_fails_fails_for_all_who_share_it() {
         let (shared, cut) = (Shared::default(), DriverError::Transient("cut".into()));

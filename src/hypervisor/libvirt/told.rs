@@ -1,5 +1,5 @@
-//! What the daemon tells by itself: that a VM has stopped, has restarted, was removed, or does not run as it should. Until it does, a VM that it
-//! has just called running runs.
+//! The VM states that follow from events of the daemon: a VM has stopped, has restarted, was removed, or does not run as it should. Until
+//! such an event, a VM that the daemon has just reported as running counts as running.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::events::{Event, What};
 use crate::api::name::VmUuid;
 use crate::vm::{MachineKey, Present};
 
-/// What one daemon has told, over all its connections.
+/// The events of one daemon, over all its connections.
 pub struct Told {
     known: Mutex<HashMap<VmUuid, Known>>,
     restarted: Mutex<HashSet<VmUuid>>,
     changes: watch::Sender<()>,
 }
 
-/// What is known of a VM.
+/// The known state of a VM.
 enum Known {
-    /// The request is under way whose answer will say that it runs.
+    /// A request is under way whose answer will show whether the VM runs.
     Awaited,
     Running(Box<Running>),
-    /// It has stopped, as was expected.
+    /// The VM has stopped, as expected.
     Stopped,
 }
 
@@ -34,7 +34,7 @@ struct Running {
     key: MachineKey,
     present: Present,
     until: Instant,
-    /// Its guest was asked to shut down: a pass waits for it.
+    /// Whether the guest got a shutdown request, so that a pass waits for its end.
     is_to_stop: bool,
 }
 
@@ -45,17 +45,17 @@ impl Default for Told {
 }
 
 impl Told {
-    /// Comes before a request that says whether a VM runs: what the daemon tells from now on counts more than the answer.
+    /// Prepares for a request that shows whether a VM runs: an event from now on overrides the answer.
     pub fn await_answer(&self, vm: VmUuid) {
         self.known.lock().insert(vm, Known::Awaited);
     }
 
-    /// The answer: the VM is so, and stays so for that time unless the daemon tells otherwise.
+    /// Stores the answer: the VM stays in that state for that time, unless an event ends it.
     pub fn runs(&self, key: &MachineKey, present: Present, time: Duration) {
         self.answered(key, present, time, false);
     }
 
-    /// The same of a VM whose guest was asked to shut down.
+    /// Stores the answer for a VM whose guest got a shutdown request.
     pub fn shuts_down(&self, key: &MachineKey, present: Present, time: Duration) {
         self.answered(key, present, time, true);
     }
@@ -66,7 +66,7 @@ impl Told {
         }
     }
 
-    /// The VM, if it is known to run, and as the VM of that machine.
+    /// Returns the state of the machine's VM, if it is known to run.
     pub fn of(&self, key: &MachineKey) -> Option<Present> {
         match self.known.lock().get(&key.vm) {
             Some(Known::Running(running)) if running.key == *key && Instant::now() < running.until => Some(running.present.clone()),
@@ -78,12 +78,12 @@ impl Told {
         self.known.lock().remove(&vm);
     }
 
-    /// The VMs that have started or restarted since the last call.
+    /// Returns the VMs that have started or restarted since the last call.
     pub fn restarted(&self) -> HashSet<VmUuid> {
         std::mem::take(&mut self.restarted.lock())
     }
 
-    /// Takes what the daemon tells. It is worth a look unless a pass of this process expects it, and looks.
+    /// Handles an event of the daemon. An event is a hint unless a pass of this process expects it and checks anyway.
     pub fn take(&self, event: &Event) {
         if !may_be_ours(&event.domain.name, event.domain.uuid) {
             return;
@@ -103,13 +103,13 @@ impl Told {
         }
     }
 
-    /// Ends what was known of a VM. The value: whether its end is expected.
+    /// Drops the known state of a VM. The value: whether its end is expected.
     fn ended(&self, vm: VmUuid, is_removed: bool) -> bool {
         let mut all = self.known.lock();
         let is_expected = match all.remove(&vm) {
             Some(Known::Awaited) => true,
             Some(Known::Running(running)) => running.is_to_stop && Instant::now() < running.until,
-            // What was stopped to be removed is removed now.
+            // The VM was stopped for its removal, so the removal is expected too.
             Some(Known::Stopped) => is_removed,
             None => false,
         };
@@ -119,13 +119,13 @@ impl Told {
         is_expected
     }
 
-    /// A new connection: what was told meanwhile was missed.
+    /// Drops all known states for a new connection, because events before it were missed.
     pub fn missed(&self) {
         self.known.lock().clear();
         self.changes.send_replace(());
     }
 
-    /// An item for each time that something has changed; many at once are one.
+    /// Streams an item for each change; several changes at once are one item.
     pub fn hints(&self) -> BoxStream<'static, ()> {
         let changes = self.changes.subscribe();
         stream::unfold(changes, |mut changes| async { changes.changed().await.is_ok().then_some(((), changes)) }).boxed()
@@ -209,7 +209,7 @@ mod tests {
             told.shuts_down(&key(), present(), Duration::ZERO);
         };
         let unknown: Act = |_| ();
-        // What is known, what is told one after the other, and which of it is a hint.
+        // Each case: the known state, then the events in order, each with whether it is a hint.
         let cases: [Case; 8] = [
             ("a start that this process asks for", awaited, &[(Started, false)]),
             ("and one whose answer was faster", runs, &[(Started, false)]),

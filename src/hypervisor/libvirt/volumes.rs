@@ -1,4 +1,4 @@
-//! The volumes of a VM: their names, and their definitions.
+//! The names and definitions of a VM's volumes.
 
 use roxmltree::Document;
 
@@ -6,9 +6,9 @@ use super::disks::{Chain, Layer};
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::MachineKey;
 
-/// Longest name of a VM; its volumes are files, whose names may have 255 bytes.
+/// The longest name of a VM; its volumes are files, whose names may have 255 bytes.
 const NAME_LENGTH: usize = 100;
-/// The digits at the end of a VM's name.
+/// The number of digits at the end of a VM's name.
 const DIGITS: usize = 8;
 
 /// The volumes of one VM, all named `<vm>.<what>`.
@@ -33,12 +33,12 @@ impl Volumes {
         format!("{}.disk-{name}.qcow2", self.vm)
     }
 
-    /// The configuration drive.
+    /// Returns the name of the configuration drive.
     pub fn drive(&self) -> String {
         format!("{}.iso", self.vm)
     }
 
-    /// What the guest writes to its serial port.
+    /// Returns the name of the log of the guest's serial port.
     pub fn log(&self) -> String {
         format!("{}.log", self.vm)
     }
@@ -48,13 +48,13 @@ impl Volumes {
     }
 }
 
-/// The digits at the end of a VM's name, if it has the form of ours.
+/// Returns the digits at the end of a VM's name, if the name has our form.
 pub fn digits(vm: &str) -> Option<&str> {
     let (_, digits) = vm.rsplit_once('-')?;
     (digits.len() == DIGITS && digits.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c))).then_some(digits)
 }
 
-/// The name of the VM that a volume is of, if it has the form of ours.
+/// Returns the name of the VM that a volume belongs to, if the name has our form.
 pub fn vm_of(volume: &str) -> Option<&str> {
     let ours = |rest: &str| rest == "qcow2" || rest == "iso" || rest == "log" || rest.starts_with("log.") || rest.starts_with("disk-");
     volume.match_indices('.').find_map(|(at, _)| {
@@ -63,16 +63,16 @@ pub fn vm_of(volume: &str) -> Option<&str> {
     })
 }
 
-/// An image: a file that disks are made over, or copies of.
+/// An image: a file under the disks of VMs, or the original of their copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     pub name: String,
     pub path: String,
     pub format: String,
     pub bytes: u64,
-    /// Bytes that it takes in the pool.
+    /// The bytes that the image takes in the pool.
     pub allocated: u64,
-    /// The files under it, as far as they are known.
+    /// The files under the image, as far as they are known.
     pub chain: Chain,
 }
 
@@ -101,14 +101,14 @@ impl Image {
     }
 }
 
-/// A disk that holds only what differs from the image.
+/// Defines a disk that holds only the differences from the image.
 pub fn over_image(name: &str, image: &Image, gib: Option<u64>) -> String {
     let bytes = gib.map_or(image.bytes, |gib| gib << 30);
     let backing = element("backingStore").with(element("path").text(&image.path)).with(element("format").attribute("type", &image.format));
     element("volume").with(element("name").text(name)).with(capacity(bytes)).with(target("qcow2")).with(backing).to_string()
 }
 
-/// A disk that holds all of the image.
+/// Defines a disk that holds all of the image.
 pub fn copy(name: &str, image: &Image) -> String {
     disk(name, image.bytes)
 }
@@ -121,7 +121,7 @@ fn disk(name: &str, bytes: u64) -> String {
     element("volume").with(element("name").text(name)).with(capacity(bytes)).with(target("qcow2")).to_string()
 }
 
-/// A file of that length.
+/// Defines a file of that length.
 pub fn raw(name: &str, bytes: usize) -> String {
     element("volume").with(element("name").text(name)).with(capacity(u64::try_from(bytes).unwrap_or_default())).with(target("raw")).to_string()
 }

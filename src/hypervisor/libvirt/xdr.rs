@@ -1,12 +1,12 @@
-//! XDR (RFC 4506), the encoding of libvirt's messages: as much of it as the requests of this driver need.
+//! XDR (RFC 4506), the encoding of libvirt's messages: the part that the requests of this driver need.
 
 use uuid::Uuid;
 
-/// A message that is not what it must be: too short, too long, or not of the expected form.
+/// The error for a malformed message: too short, too long, or not of the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// Most elements of a list in an answer.
+/// The most elements of a list in an answer.
 const LIST: u32 = 65_536;
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl<'a> Decoder<'a> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Malformed("a text that is not UTF-8"))
     }
 
-    /// A text for people: libvirt passes on what other programs have written, in whatever encoding.
+    /// Decodes a text for messages: libvirt passes on the output of other programs, in any encoding.
     pub fn message(&mut self) -> Result<Option<String>, Malformed> {
         if self.u32()? == 0 { Ok(None) } else { self.bytes().map(|text| Some(String::from_utf8_lossy(text).into_owned())) }
     }
@@ -90,7 +90,7 @@ impl<'a> Decoder<'a> {
         (0..length).map(|_| element(self)).collect()
     }
 
-    /// Bytes of a fixed number.
+    /// Takes a fixed number of bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("a message that ends too early"))?;
         self.0 = rest;

@@ -1,4 +1,4 @@
-//! The requests of this driver, typed. Each is one method of the API of Proxmox VE and passes the wire.
+//! The typed requests of this driver. Each is one method of the API of Proxmox VE and passes the wire.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,18 +19,18 @@ pub struct Client {
     wire: Wire,
 }
 
-/// Where a VM is.
+/// The node and id of a VM.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
     pub node: String,
     pub vmid: u32,
 }
 
-/// A guest, node or storage in the listing of a cluster.
+/// A guest, node or storage in a cluster's listing.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Resource {
-    /// `qemu`, `lxc`, `node`, `storage` and more.
+    /// The kind: `qemu`, `lxc`, `node`, `storage` and more.
     #[serde(rename = "type")]
     pub kind: String,
     pub node: String,
@@ -44,13 +44,13 @@ pub struct Resource {
     pub template: u64,
     #[serde(deserialize_with = "number")]
     pub maxcpu: u64,
-    /// Bytes.
+    /// The memory in bytes.
     #[serde(deserialize_with = "number")]
     pub maxmem: u64,
     pub storage: String,
     #[serde(deserialize_with = "number")]
     pub shared: u64,
-    /// Of a storage: `iso,images`.
+    /// The content types of a storage: `iso,images`.
     pub content: String,
 }
 
@@ -68,7 +68,7 @@ impl Resource {
     }
 }
 
-/// Perl writes numbers as it pleases.
+/// Reads a number or a number in a string: Perl writes both.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Ok(match Value::deserialize(from)? {
         Value::Number(number) => number.as_u64().or(number.as_f64().map(|number| number as u64)).unwrap_or_default(),
@@ -103,23 +103,23 @@ impl Config {
     }
 }
 
-/// How a VM runs.
+/// The run state of a VM.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
     pub status: String,
-    /// What QEMU says.
+    /// The state that QEMU reports.
     pub qmpstatus: String,
     pub lock: String,
 }
 
-/// How a task is.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
     Running,
     Succeeded,
     Failed(Refusal),
-    /// The node has no record of it.
+    /// The node has no record of the task.
     Forgotten,
 }
 
@@ -182,36 +182,36 @@ impl Client {
         self.get("GetVersion", "/version".into()).await
     }
 
-    /// The fingerprint of the authority that a cluster makes when it is founded: its identity.
+    /// Returns the fingerprint of the authority that a cluster creates when it is founded: the cluster's identity.
     pub async fn authority(&self, node: &str) -> Result<Option<String>, Error> {
         let all: Vec<Certificate> = self.get("GetCertificates", format!("/nodes/{node}/certificates/info")).await?;
         Ok(all.into_iter().find(|it| it.filename == "pve-root-ca.pem").map(|it| it.fingerprint).filter(|it| !it.is_empty()))
     }
 
-    /// What the token may do at a path.
+    /// Returns the privileges of the token at a path.
     pub async fn privileges(&self, path: &str) -> Result<BTreeSet<String>, Error> {
         let all: BTreeMap<String, BTreeMap<String, Value>> =
             self.get("GetPermissions", format!("/access/permissions?path={}", segment(path))).await?;
         Ok(all.into_values().flat_map(BTreeMap::into_keys).collect())
     }
 
-    /// Everything that the token may see.
+    /// Lists everything that the token may see.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.get("GetResources", "/cluster/resources".into()).await
     }
 
-    /// All guests that the token may see: what it may not see is left out without a word.
+    /// Lists all guests that the token may see: the server omits the others without an error.
     pub async fn guests(&self) -> Result<Vec<Resource>, Error> {
         self.get("ListGuests", "/cluster/resources?type=vm".into()).await
     }
 
-    /// Bridges of a node, and VNets, that the token may use.
+    /// Lists the bridges of a node, and the VNets, that the token may use.
     pub async fn networks(&self, node: &str) -> Result<Vec<String>, Error> {
         let all: Vec<Interface> = self.get("ListNetworks", format!("/nodes/{node}/network?type=any_bridge")).await?;
         Ok(all.into_iter().map(|it| it.iface).collect())
     }
 
-    /// `None`: that node has no such VM.
+    /// Returns the configuration of a VM; `None`: that node has no such VM.
     pub async fn config(&self, at: &Location) -> Result<Option<Config>, Error> {
         unless_gone(self.get("GetConfig", format!("{}/config", vm(at))).await)
     }
@@ -220,20 +220,20 @@ impl Client {
         unless_gone(self.get("GetStatus", format!("{}/status/current", vm(at))).await)
     }
 
-    /// Names of the files in a storage for ISO images.
+    /// Lists the names of the files in a storage for ISO images.
     pub async fn images(&self, node: &str, storage: &str) -> Result<Vec<String>, Error> {
         let all: Vec<Volume> = self.get("ListImages", format!("/nodes/{node}/storage/{storage}/content?content=iso")).await?;
         let start = format!("{storage}:iso/");
         Ok(all.into_iter().filter_map(|it| it.volid.strip_prefix(&start).map(str::to_owned)).collect())
     }
 
-    /// A file in the guest, read by its agent.
+    /// Reads a file in the guest through its agent.
     pub async fn read_file(&self, at: &Location, file: &str) -> Result<String, Error> {
         let read: FileContent = self.get("ReadFile", format!("{}/agent/file-read?file={}", vm(at), segment(file))).await?;
         Ok(read.content)
     }
 
-    /// How a task is. A token may ask for each of its own, but is shown none in a list.
+    /// Returns the state of a task. A token may read each of its own tasks, but the list of tasks shows it none.
     pub async fn task(&self, task: &str) -> Result<TaskState, Error> {
         let task: Result<Task, Error> = self.get("GetTask", format!("{}/status", task_path(task)?)).await;
         let Task { status, exitstatus } = match task {
@@ -254,7 +254,7 @@ impl Client {
         self.send::<Value>("StopTask", Effect::Changes, call).await.map(drop)
     }
 
-    /// Each of these gives the task that it starts, or an empty text if there is none.
+    /// Clones an image. This and the methods below return the task that they start, or an empty text if they start none.
     pub async fn clone(&self, image: &Location, form: Form) -> Result<String, Error> {
         self.change("Clone", Method::POST, format!("{}/clone", vm(image)), Body::Form(form)).await
     }
@@ -276,7 +276,7 @@ impl Client {
         self.change("Stop", Method::POST, format!("{}/status/stop", vm(at)), Body::None).await
     }
 
-    /// The task ends after that time, whatever its guest does: as long as it runs, nothing else can be done with the VM.
+    /// Shuts down a guest. The task ends after that time even if the guest still runs: until then it blocks every other change of the VM.
     pub async fn shut_down(&self, at: &Location, seconds: u64) -> Result<String, Error> {
         let form = vec![("timeout".to_owned(), seconds.to_string())];
         self.change("ShutDown", Method::POST, format!("{}/status/shutdown", vm(at)), Body::Form(form)).await
@@ -293,7 +293,7 @@ impl Client {
     }
 
     pub async fn delete_image(&self, node: &str, storage: &str, name: &str) -> Result<String, Error> {
-        // The server waits for the task; it is short.
+        // The server waits for the task, which is short.
         let path = format!("/nodes/{node}/storage/{storage}/content/{}?delay=5", segment(&format!("{storage}:iso/{name}")));
         self.change("DeleteImage", Method::DELETE, path, Body::None).await
     }
@@ -319,7 +319,7 @@ impl Client {
     }
 }
 
-/// A task names its node: `UPID:NODE:…`.
+/// Returns the path of a task, whose id names its node: `UPID:NODE:…`.
 fn task_path(task: &str) -> Result<String, DriverError> {
     let node = task.split(':').nth(1).filter(|node| task.starts_with("UPID:") && !node.is_empty());
     let node = node.ok_or_else(|| DriverError::Invalid(format!("{task:?} is no task of Proxmox VE")))?;

@@ -1,4 +1,4 @@
-//! HTTP to the servers of a cluster: each can answer for all nodes, so the next one is asked when one does not.
+//! HTTP to the servers of a cluster: each server can answer for all nodes, so the driver tries the next server when one does not answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,31 +18,31 @@ use crate::hypervisor::https::{Answer, Https, Lost};
 use crate::hypervisor::login::Login;
 use crate::hypervisor::wire::Effect;
 
-/// Keys of the Secret.
+/// The keys of the Secret.
 const USER: &str = "username";
 const PASSWORD: &str = "password";
 pub const PORT: u16 = 8006;
-/// A server that takes longer to read something is passed over.
+/// The time limit of a read, after which the next server is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Connection {
     https: Https,
-    /// With their ports.
+    /// The servers with their ports.
     servers: Vec<String>,
-    /// Which one answered last.
+    /// The index of the server that answered last.
     current: AtomicUsize,
     patience: Duration,
-    /// The token; it is marked as a secret, so that nothing shows it.
+    /// The token, marked as a secret so that nothing prints it.
     authorization: HeaderValue,
 }
 
-/// Parameters of a request.
+/// The parameters of a request.
 pub type Form = Vec<(String, String)>;
 
 /// A request to the API.
 pub struct Call {
     pub method: Method,
-    /// Below `/api2/json`.
+    /// The path below `/api2/json`.
     pub path: String,
     pub body: Body,
 }
@@ -58,19 +58,19 @@ pub enum Body {
 }
 
 impl Connection {
-    /// Nothing is sent before the first call.
+    /// Creates the connection. It sends nothing before the first call.
     pub fn new(servers: &[String], login: &Login) -> Result<Self, DriverError> {
         let servers = servers.iter().map(|server| with_port(server)).collect();
         let https = Https::new("Proxmox VE server", login)?;
         Ok(Self { https, servers, current: AtomicUsize::new(0), patience: PATIENCE, authorization: token(login)? })
     }
 
-    /// The server that answered last.
+    /// Returns the server that answered last.
     pub fn server(&self) -> &str {
         self.servers.get(self.current.load(Ordering::Relaxed)).map(String::as_str).unwrap_or_default()
     }
 
-    /// What `data` of the answer holds.
+    /// Sends a call and returns `data` of the answer.
     pub async fn send(&self, call: &Call, effect: Effect) -> Result<Value, Error> {
         let (first, count) = (self.current.load(Ordering::Relaxed), self.servers.len());
         let mut lost = Lost::Before(DriverError::Invalid("spec.proxmox.servers names no server".into()));
@@ -90,7 +90,7 @@ impl Connection {
                 },
                 Err(lost) => lost,
             };
-            // A change that may have arrived is not sent a second time.
+            // A change that may have arrived must not be sent a second time.
             if matches!((&lost, effect), (Lost::After(_), Effect::Changes)) {
                 break;
             }
@@ -150,7 +150,7 @@ fn token(login: &Login) -> Result<HeaderValue, DriverError> {
     Ok(value)
 }
 
-/// What a server says, if it is the word of the API; else the request may or may not have been carried out.
+/// Reads the answer of a server, if it is from the API; otherwise the request may or may not have been carried out.
 fn read(server: &str, answer: Answer) -> Result<Result<Value, Error>, Lost> {
     let status = answer.status.as_u16();
     let body: Option<Value> = serde_json::from_slice(&answer.body).ok();
@@ -162,15 +162,15 @@ fn read(server: &str, answer: Answer) -> Result<Result<Value, Error>, Lost> {
     }
     let refusal = Refusal::new(status, answer.reason.as_deref(), body.as_ref());
     match status {
-        // Of the proxy: the node that it asked broke off, or did not answer in time.
+        // From the server's proxy: the node that it called closed the connection, or did not answer in time.
         502..=504 | 596..=599 => Err(Lost::After(format!("{server} answers {status} ({}): a node of the cluster does not answer it", refusal.text))),
         _ => Ok(Err(Error::Refused(refusal))),
     }
 }
 
-/// A form with a file, and what separates its parts.
+/// Builds a form with a file; returns the separator of its parts and the body.
 fn multipart(name: &str, bytes: &Bytes) -> (String, Bytes) {
-    // What is in no file by chance.
+    // A hash of the file, which the file itself does not contain by chance.
     let boundary = data_encoding::HEXLOWER.encode(&Sha256::digest(bytes));
     let mut body = Vec::with_capacity(bytes.len() + 512);
     body.extend(format!("--{boundary}\r\nContent-Disposition: form-data; name=\"content\"\r\n\r\niso\r\n").bytes());
@@ -191,7 +191,7 @@ mod tests {
     use crate::hypervisor::contract::server::Answer as Reply;
     use std::sync::Arc;
 
-    /// The first server takes connections and says nothing.
+    /// The first server accepts connections and does not answer.
     #[tokio::test]
     async fn a_server_that_hangs_is_passed_over_and_not_asked_again() {
         let hangs = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(connection.server(), answering);
         let waits = timeout(Duration::from_millis(100), hangs.accept()).await;
         assert!(waits.is_ok(), "it was asked");
-        // A change goes to the one that answers.
+        // A change goes to the server that answers.
         assert_eq!(connection.send(&call, Effect::Changes).await.unwrap(), 7);
     }
 

@@ -1,4 +1,4 @@
-//! The contract of drivers, kept with the parts of this folder.
+//! Implements the driver trait with the parts of this folder.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ impl Driver for ProxmoxDriver {
     async fn describe(&self) -> Result<Endpoint, DriverError> {
         let version = format!("Proxmox VE {}", self.client.version().await?.version);
         let lacks = place::lacks(&self.client, &self.settings).await?;
-        // What the token may not see would be told as missing.
+        // Without the permissions, nodes and storages that the token may not see would be reported as missing.
         let place = if lacks.is_empty() { Some(Place::find(&self.client, &self.settings).await?) } else { None };
         let capacity = place.as_ref().map(Place::capacity).unwrap_or_default();
         *self.place.lock().await = place.map(|place| (place, Instant::now()));
@@ -38,7 +38,7 @@ impl Driver for ProxmoxDriver {
 
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
         let is_known = self.known.lock().await.contains_key(&key.vm);
-        // While it is cloned, that is one request for each look.
+        // While the VM is cloned, each observation takes only one request.
         if !is_known && self.task(journal).await? == Some(TaskState::Running) {
             return Ok(Observed::Present(found::creating()));
         }
@@ -61,7 +61,7 @@ impl Driver for ProxmoxDriver {
         let lock = found.lock().unwrap_or_default();
         let seeded = match found.medium(&self.volume(key)) {
             Some(_) => true,
-            // It may be ejected, and not yet removed.
+            // The configuration drive may be ejected and not removed yet.
             None if found.is_configured(key) => self.node_of_image(key, Some(&found.at.node)).await?.is_some(),
             None => false,
         };
@@ -78,7 +78,7 @@ impl Driver for ProxmoxDriver {
 
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
         let image = drive(seed)?;
-        // A second VM cannot get the id.
+        // The journal reserves the id, and no second VM can get it.
         if let (Observed::Absent, Some(at)) = (observed, reserved(journal)) {
             return self.begin(key, spec, journal, &at).await;
         }

@@ -1,4 +1,4 @@
-//! Why a request or a task failed. Proxmox VE has no codes for it: the words of its own programs say it.
+//! The reasons for failed requests and tasks. Proxmox VE has no codes for them: the driver recognizes the messages of its programs.
 
 use serde_json::Value;
 
@@ -9,29 +9,29 @@ use crate::vm::Thing;
 #[derive(Debug)]
 pub enum Error {
     Driver(DriverError),
-    /// The server has answered, and has not done it.
+    /// The server answered that it did not carry out the request.
     Refused(Refusal),
 }
 
-/// What a server, or a task on a node, gives as the reason.
+/// The reason that a server, or a task on a node, gives for a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Of HTTP; 500 for that of a task.
+    /// The status of HTTP; 500 for a task.
     pub status: u16,
     pub text: String,
 }
 
-/// The word for an id that is taken: of clone, and of create.
+/// The messages for an id that is taken: from clone, and from create.
 const TAKEN: [&str; 2] = ["config file already exists", "already exists on node"];
 const CHANGED: [&str; 2] = ["detected modified configuration", "checksum mismatch"];
 const FULL: [&str; 6] =
     ["no space left on device", "not enough free space", "insufficient free space", "out of space", "quota exceeded", "cannot allocate memory"];
-/// What another task holds for a while.
+/// The messages for something that another task holds for a while.
 const BUSY: [&str; 4] = ["got timeout", "got lock request timeout", "try again", "unable to acquire"];
 const NO_QUORUM: [&str; 3] = ["no quorum", "cluster not ready", "permission denied - /etc/pve"];
 
 impl Refusal {
-    /// Up to version 8 the text is in the line of the status, later in the body.
+    /// Reads a refusal. Up to version 8 the text is in the status line, later in the body.
     pub fn new(status: u16, reason: Option<&str>, body: Option<&Value>) -> Self {
         let said = body.and_then(|body| body.get("message")?.as_str()).map(str::trim).filter(|text| !text.is_empty());
         let mut text = said.or(reason.map(str::trim).filter(|text| !text.is_empty())).unwrap_or("no reason").to_owned();
@@ -51,7 +51,7 @@ impl Refusal {
         words.iter().any(|word| text.contains(word))
     }
 
-    /// The VM has no configuration on that node.
+    /// Whether the VM has no configuration on that node.
     pub fn is_gone(&self) -> bool {
         self.says(&["configuration file"]) && self.says(&["does not exist"])
     }
@@ -60,7 +60,7 @@ impl Refusal {
         self.says(&TAKEN)
     }
 
-    /// The configuration is not the one that was read any more.
+    /// Whether the configuration has changed since it was read.
     pub fn is_changed(&self) -> bool {
         self.says(&CHANGED)
     }
@@ -69,12 +69,12 @@ impl Refusal {
         self.status == 403
     }
 
-    /// The node that was asked for does not answer the server.
+    /// Whether the requested node does not answer the server.
     pub fn is_down(&self) -> bool {
         self.status == 595
     }
 
-    /// It is that already.
+    /// Whether the VM is already in the requested state.
     pub fn is_harmless(&self) -> bool {
         self.says(&["already running", "not running"]) || self.is_gone()
     }
@@ -104,7 +104,7 @@ impl From<Error> for DriverError {
 impl From<Refusal> for DriverError {
     fn from(refusal: Refusal) -> Self {
         let said = format!("Proxmox VE says: {}", refusal.text);
-        // It says so as if a permission were missing.
+        // Proxmox VE reports a missing pool as a missing permission.
         if refusal.is_denied() && refusal.says(&["(pool '"]) {
             let text = format!("{said}. Correct spec.proxmox.pool of the WindowsHypervisor, or make the pool: pvesh create /pools --poolid NAME");
             return Self::Missing { thing: Thing::Placement, text };
@@ -125,7 +125,7 @@ impl From<Refusal> for DriverError {
         if refusal.says(&FULL) {
             return Self::Capacity(format!("{said}. Remove machines, add room to the storage or the node, or use another WindowsHypervisor"));
         }
-        // Another process of ours, or a person, removes it at the moment.
+        // Another CAPW process, or a person, is removing the VM.
         if refusal.says(&["is locked (destroyed)"]) {
             return Self::Transient(said);
         }

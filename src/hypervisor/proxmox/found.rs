@@ -1,4 +1,4 @@
-//! Whose a VM is, and how it is: what is read of it.
+//! The owner and the state of a VM, as read from the cluster.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use super::hardware;
 use crate::api::name::VmUuid;
 use crate::vm::{GuestReport, MachineKey, Power, Present, Seeded};
 
-/// Longest name of a VM: a label of DNS.
+/// The longest name of a VM: a label of DNS.
 const NAME: usize = 63;
-/// Before the UUID in the tag of a VM, and in the name of its configuration drive.
+/// The prefix of the UUID in the tag of a VM, and in the name of its configuration drive.
 pub const TAG: &str = "capw-";
 const END: &str = ".iso";
-/// Before the name of the WindowsMachine, in the description of its VM.
+/// The prefix of the WindowsMachine's name in the description of its VM.
 const MACHINE: &str = "capw-name=";
-/// Locks of a VM whose configuration does not say yet, or does not say any more, whose it is.
+/// The locks of a VM whose configuration does not name its owner yet, or any more.
 const UNDECIDED: [&str; 3] = ["clone", "create", "destroyed"];
 
-/// Name of a machine's VM.
+/// Returns the name of a machine's VM.
 pub fn name_of(key: &MachineKey) -> String {
     key.vm_name(NAME)
 }
@@ -28,23 +28,23 @@ pub fn tag(vm: VmUuid) -> String {
     format!("{TAG}{vm}")
 }
 
-/// Name of the file that is a machine's configuration drive.
+/// Returns the file name of a machine's configuration drive.
 pub fn image_of(vm: VmUuid) -> String {
     format!("{TAG}{vm}{END}")
 }
 
-/// The VM that a file is the configuration drive of.
+/// Returns the VM whose configuration drive a file is.
 pub fn vm_of(file: &str) -> Option<VmUuid> {
     let uuid = file.strip_prefix(TAG)?.strip_suffix(END)?;
     Uuid::try_parse(uuid).ok().map(VmUuid).filter(|vm| image_of(*vm) == file)
 }
 
-/// The owner mark, as the description of a VM.
+/// Returns the description of a VM, which holds the owner mark.
 pub fn description(key: &MachineKey) -> String {
     format!("{}\n{MACHINE}{}", key.owner_mark(), key.name)
 }
 
-/// Whether it is worth to read whose a VM is.
+/// Whether a VM may be ours, so that its owner is worth reading.
 pub fn may_be_ours(guest: &Resource) -> bool {
     let is_digits = |digits: &str| digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     guest.is_vm() && guest.template == 0 && (guest.tags.contains(TAG) || guest.name.rsplit_once('-').is_some_and(|(_, digits)| is_digits(digits)))
@@ -57,7 +57,7 @@ pub struct Found {
     pub config: Config,
     uuid: Option<Uuid>,
     mark: String,
-    /// Name of the WindowsMachine that it was made for.
+    /// The name of the WindowsMachine that the VM was created for.
     machine: String,
 }
 
@@ -75,12 +75,12 @@ impl Found {
         self.config.get("name").unwrap_or_default()
     }
 
-    /// What keeps others from it, e.g. `clone`, `backup`.
+    /// Returns the lock of the VM, e.g. `clone`, `backup`.
     pub fn lock(&self) -> Option<&str> {
         self.config.get("lock")
     }
 
-    /// The machine that it was made for. A copy of such a VM carries its mark too, but has neither its UUID nor its name.
+    /// Returns the machine that the VM was created for. A copy of such a VM carries its mark too, but has neither its UUID nor its name.
     pub fn key(&self) -> Option<MachineKey> {
         MachineKey::of_mark(&self.mark, &self.machine).filter(|key| self.is_ours(key))
     }
@@ -89,33 +89,33 @@ impl Found {
         self.mark == key.owner_mark() && self.is_in_place_of(key) && self.config.get("template").is_none_or(|value| value == "0")
     }
 
-    /// Whether it is where that machine's VM is, or would be.
+    /// Whether the VM has the UUID or the name of that machine's VM.
     pub fn is_in_place_of(&self, key: &MachineKey) -> bool {
         self.uuid == Some(key.vm.0) || self.name() == name_of(key)
     }
 
-    /// Whether its mark names that machine, in whatever cluster.
+    /// Whether the mark names that machine, in any cluster.
     pub fn is_marked_for(&self, key: &MachineKey) -> bool {
         key.is_named_by(&self.mark)
     }
 
-    /// It is being made or removed, and does not say by whom.
+    /// Whether the VM is being created or removed and does not name its owner.
     pub fn is_undecided(&self) -> bool {
         self.mark.is_empty() && self.lock().is_some_and(|lock| UNDECIDED.contains(&lock))
     }
 
-    /// Whether it has got all that the machine asks for; the request that sets it sets the UUID too.
+    /// Whether the VM has everything that the machine requires; the same request sets it and the UUID.
     pub fn is_configured(&self, key: &MachineKey) -> bool {
         self.uuid == Some(key.vm.0)
     }
 
-    /// The drive with the configuration drive.
+    /// Returns the key of the drive that holds the configuration drive.
     pub fn medium(&self, volume: &str) -> Option<&str> {
         hardware::drive_with(&self.config, volume)
     }
 }
 
-/// What a VM's state means, in the words of QEMU, and why one that is on does not run.
+/// Returns the power of a VM in a state of QEMU, and why a VM that is on does not run.
 pub fn power(state: &str, lock: &str, at: &Location) -> (Power, Option<String>) {
     let trouble = |why: String| (Power::On, Some(why));
     let id = at.vmid;
@@ -132,27 +132,27 @@ pub fn power(state: &str, lock: &str, at: &Location) -> (Power, Option<String>) 
     }
 }
 
-/// The word that counts: what QEMU says, or, where there is none, whether it is on.
+/// Returns the state that counts: QEMU's state or, without one, whether the VM is on.
 pub fn state(status: &Status) -> &str {
     if status.status == "stopped" || status.qmpstatus.is_empty() { &status.status } else { &status.qmpstatus }
 }
 
-/// A VM in that state.
+/// Describes a VM with that power.
 pub fn present((power, trouble): (Power, Option<String>), seeded: bool, report: Option<GuestReport>) -> Present {
     Present { power, seeded: Seeded::from_attached(seeded), vm: true, addresses: Vec::new(), report, trouble, warning: None }
 }
 
-/// A VM that is being made, of which nothing else is known.
+/// Describes a VM that is being created, of which nothing else is known.
 pub fn creating() -> Present {
     present((Power::Creating, None), false, None)
 }
 
-/// The configuration drive of a VM that is gone.
+/// Describes the configuration drive of a VM that was deleted.
 pub fn leftover() -> Present {
     Present { vm: false, ..present((Power::Off, None), true, None) }
 }
 
-/// Where VMs were found. An id may be used again for another VM, so it is read whose the VM is before anything is done.
+/// Where VMs were found. Another VM may get the id later, so the driver reads the owner before it changes anything.
 pub type Known = HashMap<VmUuid, Location>;
 
 #[cfg(test)]

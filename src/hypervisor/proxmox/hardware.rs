@@ -1,4 +1,4 @@
-//! What a VM is made of, in the words of its configuration, and what a machine asks to be changed in it.
+//! The hardware of a VM in its configuration, and the changes that a machine requires.
 
 use super::client::Config;
 use super::connection::Form;
@@ -6,21 +6,21 @@ use super::found;
 use crate::hypervisor::DriverError;
 use crate::vm::{MachineKey, Nic, VmSpec};
 
-/// Buses of disks, with the numbers that they have.
+/// The buses of disks, with the most disks of each.
 const BUSES: [(&str, usize); 4] = [("scsi", 31), ("virtio", 16), ("sata", 6), ("ide", 4)];
-/// Drives for CDs; the last free one is taken, so that the image may use the first.
+/// The drives for CDs; the driver takes the last free drive, so that the image may use the first.
 const CDS: [&str; 6] = ["sata5", "sata4", "sata3", "sata2", "sata1", "sata0"];
-/// Models of network interfaces. In a configuration the model is the key of the address.
+/// The models of network interfaces. In a configuration the model is the key of the address.
 const MODELS: [&str; 5] = ["virtio", "e1000e", "e1000", "vmxnet3", "rtl8139"];
 const MOST_NICS: usize = 32;
 
 /// A disk of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// E.g. `scsi0`.
+    /// The key of the disk, e.g. `scsi0`.
     pub key: String,
     pub storage: String,
-    /// `None`: it is not told.
+    /// The size; `None`: the configuration does not state it.
     pub gib: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Disk {
     }
 }
 
-/// A size as Proxmox VE writes it, in whole GiB, rounded up.
+/// Reads a size as Proxmox VE writes it, in whole GiB, rounded up.
 fn gib(text: &str) -> Option<u64> {
     let number = |text: &str| text.parse::<u64>().ok();
     if let Some(number) = text.strip_suffix('T').and_then(number) {
@@ -55,7 +55,7 @@ fn gib(text: &str) -> Option<u64> {
     text.strip_suffix('K').and_then(number).map(|number| number.div_ceil(1 << 20))
 }
 
-/// The disk that a VM starts from: the first one of its order, or of its buses.
+/// Returns the disk that a VM boots from: the first disk of its boot order, or of its buses.
 pub fn system_disk(config: &Config) -> Option<Disk> {
     let disk = |key: &str| Disk::read(key, config.get(key)?);
     let ordered = config.get("boot").and_then(|boot| boot.strip_prefix("order=")).into_iter().flat_map(|order| order.split(';'));
@@ -63,7 +63,7 @@ pub fn system_disk(config: &Config) -> Option<Disk> {
     ordered.filter(|key| BUSES.iter().any(|(bus, _)| key.starts_with(bus))).find_map(disk).or_else(|| numbered.into_iter().find_map(|key| disk(&key)))
 }
 
-/// All storages that hold something of a VM.
+/// Lists all storages that hold something of a VM.
 pub fn storages(config: &Config) -> Vec<String> {
     let is_drive = |key: &str| key == "efidisk0" || key == "tpmstate0" || BUSES.iter().any(|(bus, _)| has_number(key, bus));
     let mut all: Vec<String> =
@@ -86,20 +86,20 @@ pub fn has_secure_boot(config: &Config) -> bool {
     config.get("efidisk0").is_some_and(|value| value.split(',').any(|part| part == "pre-enrolled-keys=1"))
 }
 
-/// The drive that holds a medium of that name.
+/// Returns the drive that holds a medium of that name.
 pub fn drive_with<'c>(config: &'c Config, volume: &str) -> Option<&'c str> {
     config.iter().find(|(_, value)| value.split(',').next() == Some(volume)).map(|(key, _)| key)
 }
 
-/// What is changed in a clone before it is started: all that makes it the machine's, in one request.
+/// The changes to a clone before its start, in one request: they make the clone the machine's VM.
 pub struct Asked<'a> {
     pub key: &'a MachineKey,
     pub spec: &'a VmSpec,
     /// The configuration drive, e.g. `local:iso/capw-….iso`.
     pub medium: &'a str,
-    /// Of disks that are made.
+    /// The storage of disks that are created.
     pub storage: Option<&'a str>,
-    /// Of interfaces that name none.
+    /// The network of interfaces that name none.
     pub network: Option<&'a str>,
 }
 
@@ -111,7 +111,7 @@ impl Asked<'_> {
         set("sockets", "1".into());
         set("cores", spec.cpus.to_string());
         set("memory", spec.memory_mib.to_string());
-        // A kubelet counts on the memory that it sees at its start.
+        // The kubelet relies on the memory that it sees at its start.
         set("balloon", "0".into());
         set("smbios1", smbios(config, self.key));
         set("tags", tags(config, self.key));
@@ -145,14 +145,14 @@ impl Asked<'_> {
         if !surplus.is_empty() {
             set("delete", surplus.join(","));
         }
-        // Refused if another process was faster.
+        // Proxmox VE refuses the change if another process changed the configuration first.
         if let Some(digest) = config.get("digest") {
             set("digest", digest.to_owned());
         }
         Ok(form)
     }
 
-    /// As in the image, with the machine's own address, and in the network that was asked for.
+    /// Returns an interface like the image's, with the machine's own address and the requested network.
     fn interface(&self, config: &Config, index: usize, nic: &Nic) -> Result<String, DriverError> {
         let of_image = config.get(&format!("net{index}"));
         let model = of_image.or(config.get("net0")).and_then(|value| {
@@ -183,13 +183,13 @@ impl Asked<'_> {
     }
 }
 
-/// The machine's UUID among what else the image says of its board.
+/// Returns the image's description of its board with the machine's UUID.
 fn smbios(config: &Config, key: &MachineKey) -> String {
     let rest = config.get("smbios1").into_iter().flat_map(|value| value.split(',')).filter(|part| !part.starts_with("uuid=") && part.contains('='));
     std::iter::once(format!("uuid={}", key.vm)).chain(rest.map(str::to_owned)).collect::<Vec<_>>().join(",")
 }
 
-/// The tag by which a listing shows whose a VM is, and those of the image.
+/// Returns the tag that marks the owner in a listing, and the tags of the image.
 fn tags(config: &Config, key: &MachineKey) -> String {
     let kept =
         config.get("tags").into_iter().flat_map(|tags| tags.split([';', ',', ' '])).filter(|tag| !tag.is_empty() && !tag.starts_with(found::TAG));

@@ -1,4 +1,4 @@
-//! Images: templates of one name, one for each node that cannot reach the disks of another.
+//! Images: templates with the same name, one on each node that cannot reach the disks of another node.
 
 use super::client::{Client, Config, Location, Resource};
 use super::connection::Form;
@@ -22,7 +22,7 @@ pub struct Template {
 }
 
 impl Image {
-    /// The image of that name, or id.
+    /// Finds the image of that name, or id.
     pub async fn find(client: &Client, name: &str) -> Result<Self, DriverError> {
         let guests = client.guests().await?;
         let is_named = |guest: &&Resource| guest.is_vm() && (guest.name == name || guest.vmid.to_string() == name);
@@ -44,7 +44,7 @@ impl Image {
         Ok(Self { name: name.to_owned(), templates })
     }
 
-    /// Whether a machine can be made from it; an error says why not.
+    /// Checks whether a machine can be created from the image; the error explains why not.
     pub fn check(&self, spec: &VmSpec, settings: &Proxmox) -> Result<(), DriverError> {
         self.is_linked(spec, settings).map(drop)
     }
@@ -76,7 +76,7 @@ impl Image {
         Ok(linked)
     }
 
-    /// What is asked for to make a VM there, and of which template.
+    /// Returns the template to clone, and the request that creates a VM from it at that location.
     pub fn clone_form(&self, key: &MachineKey, spec: &VmSpec, settings: &Proxmox, to: &Location) -> Result<(Location, Form), DriverError> {
         let is_full = !self.is_linked(spec, settings)?;
         let near = self.templates.iter().find(|template| template.at.node == to.node);

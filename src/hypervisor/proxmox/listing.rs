@@ -1,5 +1,5 @@
-//! The listing of a cluster: two requests however many VMs it has, one more for each VM that was not seen before, and one for each guest
-//! that still talks. With a storage for configuration drives that is not shared there is one request for each node.
+//! Lists a cluster: two requests for any number of VMs, one more for each VM that was not seen before, and one for each guest that still
+//! reports. If the storage for configuration drives is not shared, one request for each node.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,10 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, Leftover, Listing, Row, Wanted};
 use crate::vm::{MachineKey, Power};
 
-/// Whose VMs are, as earlier listings have shown; it is believed as long as a VM looks the same.
+/// The owners of VMs from earlier listings; they are trusted as long as a VM looks the same.
 pub type Owners = HashMap<Looks, Option<MachineKey>>;
 
-/// By what a VM is recognized: another VM differs in one of these.
+/// The properties that identify a VM: another VM differs in at least one of them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Looks {
     at: Location,
@@ -46,7 +46,7 @@ impl ProxmoxDriver {
         *self.known.lock().await = ours.iter().map(|(key, guest)| (key.vm, guest.location())).collect();
         let talking = ours.iter().filter(|(key, guest)| wanted.awaiting_reports.contains(&key.vm) && guest.status == "running");
         let talking: Vec<_> = talking.map(|(key, guest)| (key.vm, guest.location())).collect();
-        // A guest that hangs must not keep others from being looked at.
+        // A guest that hangs must not delay the listing of the others.
         let turn = self.words.lock().await.next(&talking);
         let said = words::ask(&self.client, turn).await;
         let vms: HashSet<VmUuid> = ours.iter().map(|(key, _)| key.vm).collect();
@@ -55,9 +55,9 @@ impl ProxmoxDriver {
         words.retain(|vm| vms.contains(&vm));
         let mut rows: Vec<Row> = ours.into_iter().map(|(key, guest)| row(key, guest, &images, &words)).collect();
         rows.sort_by_key(|row| row.key.vm);
-        // A copy of the same name.
+        // Drops a copy of the same name.
         rows.dedup_by_key(|row| row.key.vm);
-        // Drives of VMs that are being made are no leftovers.
+        // The drives of VMs that are being created are no leftovers.
         let is_leftover = |vm: &&VmUuid| !vms.contains(vm) && !wanted.awaiting_reports.contains(vm);
         let what = |vm: &VmUuid| format!("{}:iso/{}", self.settings.iso_storage, found::image_of(*vm));
         let mut leftovers: Vec<Leftover> = images.iter().filter(is_leftover).map(|vm| Leftover { what: what(vm) }).collect();
@@ -65,13 +65,13 @@ impl ProxmoxDriver {
         Ok(Listing { rows, leftovers })
     }
 
-    /// `None`: it is not of our making, or does not say yet whose it is.
+    /// Returns the owner of a guest; `None`: the guest is not ours, or does not name its owner yet.
     async fn owner(&self, owners: &mut Owners, guest: &Resource) -> Result<Option<MachineKey>, DriverError> {
         let looks = Looks::of(guest);
         if let Some(owner) = owners.get(&looks) {
             return Ok(owner.clone());
         }
-        // One on a node that does not answer is not read; it was, before.
+        // The configuration of a VM on a node that does not answer cannot be read; an earlier listing has read it.
         if guest.status == "unknown" {
             return Ok(None);
         }
@@ -84,7 +84,7 @@ impl ProxmoxDriver {
         Ok(owner)
     }
 
-    /// The VMs that there are configuration drives for.
+    /// Returns the VMs that have a configuration drive.
     async fn images_of_vms(&self) -> Result<HashSet<VmUuid>, DriverError> {
         let shown = self.images_of_nodes(None).await?;
         Ok(shown.iter().flat_map(|(_, images)| images).filter_map(|name| found::vm_of(name)).collect())

@@ -1,8 +1,8 @@
 //! The `proxmox` driver: VMs of a Proxmox VE cluster.
 //!
-//! A VM is a clone of a template under an id that is stored before it is used, since the id is all that Proxmox VE keeps for one VM. The
-//! mark is in the description, which the request to clone sets; a tag shows it in listings. Beside the VM there is one file, its
-//! configuration drive, named by the VM's UUID. Long work is a task of a node, which is asked how it is.
+//! A VM is a clone of a template under an id that is stored before it is used, because the id is the only thing that Proxmox VE keeps
+//! unique. The mark is in the description, which the request to clone sets; a tag shows it in listings. Besides the VM there is one file,
+//! its configuration drive, named by the VM's UUID. Long work is a task of a node, which the driver polls.
 
 mod client;
 pub mod connection;
@@ -40,12 +40,12 @@ use crate::vm::{Journal, MachineKey, SeedKind, Thing, VmSpec};
 
 const CAPS: Caps =
     Caps { driver: "proxmox", seeds: &[SeedKind::Drive], tick: Duration::from_secs(15), deadline: Duration::from_secs(60), reads: 8, changes: 4 };
-/// Between two looks at a clone, or at a guest that shuts down.
+/// The time between two polls of a clone, or of a guest that shuts down.
 const POLL: Duration = Duration::from_secs(3);
-/// How long a call waits for a task that is usually short, and when it looks first; then less and less often.
+/// How long a call waits for a task that is usually short, and when it polls first; later polls are less and less frequent.
 const SHORT_TASK: Duration = Duration::from_secs(20);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// Keys of the journal: the id of the VM, the node that it is made on, and the task that makes or removes it.
+/// The keys of the journal: the id of the VM, the node that the VM is created on, and the task that creates or removes the VM.
 const VMID: &str = "vmid";
 const NODE: &str = "node";
 const TASK: &str = "task";
@@ -54,30 +54,30 @@ const TASK: &str = "task";
 pub struct ProxmoxDriver {
     settings: Proxmox,
     client: Client,
-    /// The cluster that was seen first, and when and at which server it was seen last.
+    /// The cluster that the driver saw first, and when and at which server it was seen last.
     identity: Mutex<Option<(String, Instant, String)>>,
     place: Mutex<Option<(Place, Instant)>>,
     images: Mutex<Fresh<Image>>,
     networks: Mutex<Fresh<Vec<String>>>,
-    /// The task of the last full clone to each storage: two at a time wait for each other until one gives up.
+    /// The task of the last full clone to each storage: two concurrent clones would wait for each other until one fails.
     copies: Mutex<std::collections::HashMap<String, String>>,
     known: Mutex<Known>,
     owners: Mutex<Owners>,
     words: Mutex<Words>,
 }
 
-/// What there is of a machine's VM.
+/// The result of a search for a machine's VM.
 enum Seek {
     Nothing,
     Ours(Box<Found>),
-    /// It is where the VM is or would be, and is not ours.
+    /// A VM in the place of the machine's VM that is not ours.
     Foreign(Box<Found>),
-    /// It has the id of the VM, and does not say whose it is: it is being made, or removed.
+    /// A VM with the reserved id that does not name its owner: it is being created or removed.
     Undecided(Location),
 }
 
 impl ProxmoxDriver {
-    /// Nothing is asked of the cluster before the first call.
+    /// Creates the driver. It sends nothing to the cluster before the first call.
     pub fn new(settings: Proxmox, login: &Login, wire: Wire) -> Result<Self, DriverError> {
         let client = Client::new(Connection::new(&settings.servers, login)?, wire);
         Ok(Self {
@@ -105,8 +105,8 @@ impl ProxmoxDriver {
         Ok(found)
     }
 
-    /// The cluster's identity. It is read again after a while, and when another server answers: that a VM is not there is believed only of
-    /// the cluster that it was made in.
+    /// Returns the cluster's identity. The driver reads it again after a while, and when another server answers: the absence of a VM is
+    /// trusted only in the cluster in which the VM was created.
     async fn identity(&self) -> Result<String, DriverError> {
         let mut known = self.identity.lock().await;
         if let Some((id, since, server)) = &*known
@@ -126,7 +126,7 @@ impl ProxmoxDriver {
         Ok(found)
     }
 
-    /// As any node shows it: some may not answer.
+    /// Reads the cluster's authority from any node, because some nodes may not answer.
     async fn authority(&self) -> Result<String, DriverError> {
         let mut down = None;
         for node in &self.settings.nodes {
@@ -152,7 +152,7 @@ impl ProxmoxDriver {
         Ok(image)
     }
 
-    /// Every network that is named must be on every node.
+    /// Checks that every named network exists on every node.
     async fn check_networks(&self, spec: &VmSpec) -> Result<(), DriverError> {
         let named = spec.nics.iter().filter_map(|nic| nic.network.as_deref().or(self.settings.network.as_deref()));
         let mut known = self.networks.lock().await;
@@ -181,8 +181,8 @@ impl ProxmoxDriver {
         Ok(())
     }
 
-    /// What has the id, name or UUID of a machine's VM. `Nothing` proves that there is none: its own configuration is not there, and no
-    /// VM of this cluster has its tag or name.
+    /// Finds the VM with the id, name or UUID of a machine's VM. `Nothing` proves that there is none: its own configuration does not exist,
+    /// and no VM of this cluster has its tag or name.
     async fn seek(&self, key: &MachineKey, journal: &Journal) -> Result<Seek, DriverError> {
         let reserved = reserved(journal);
         let remembered = self.known.lock().await.get(&key.vm).cloned().or(reserved.clone());
@@ -198,7 +198,7 @@ impl ProxmoxDriver {
                     }
                 }
                 Ok(None) => {}
-                // With rights through a pool, a VM is seen when it joins the pool: at the end of its making.
+                // With rights through a pool, the token sees a VM when the VM joins the pool: at the end of the clone.
                 Err(error) if error.is(Refusal::is_denied) && reserved.as_ref() == Some(at) => return Ok(Seek::Undecided(at.clone())),
                 Err(error) => return Err(error.into()),
             }
@@ -208,7 +208,7 @@ impl ProxmoxDriver {
         let moved = |at: &Location| remembered.as_ref().is_some_and(|known| known.vmid == at.vmid && known.node != at.node);
         let mut guests = self.client.guests().await?;
         guests.retain(|guest| guest.is_vm() && (guest.has_tag(&tag) || guest.name == name || moved(&guest.location())));
-        // A copy that a person made may have the name of a VM of ours; the VM itself has its tag, too.
+        // A person's copy may have the name of one of our VMs; only our VM has the name and the tag.
         guests.sort_by_key(|guest| (!(guest.has_tag(&tag) && guest.name == name), guest.vmid));
         let mut foreign = None;
         for at in guests.iter().map(|guest| guest.location()) {
@@ -252,18 +252,18 @@ impl ProxmoxDriver {
         ))
     }
 
-    /// The configuration drive, as drives name it.
+    /// Returns the volume of the configuration drive, as the drives of a VM name it.
     fn volume(&self, key: &MachineKey) -> String {
         format!("{}:iso/{}", self.settings.iso_storage, found::image_of(key.vm))
     }
 
-    /// The node that shows a machine's configuration drive, if there is one.
+    /// Returns a node that shows the machine's configuration drive, if the drive exists.
     async fn node_of_image(&self, key: &MachineKey, also: Option<&str>) -> Result<Option<String>, DriverError> {
         let name = found::image_of(key.vm);
         Ok(self.images_of_nodes(also).await?.into_iter().find(|(_, images)| images.contains(&name)).map(|(node, _)| node))
     }
 
-    /// Names of all ISO images, with a node that shows them.
+    /// Lists the names of all ISO images, with a node that shows them.
     async fn images_of_nodes(&self, also: Option<&str>) -> Result<Vec<(String, Vec<String>)>, DriverError> {
         let place = self.place().await?;
         let (mut shown, mut down) = (Vec::new(), None);
@@ -281,14 +281,14 @@ impl ProxmoxDriver {
         match down {
             None => Ok(shown),
             Some(error) => {
-                // Next time it is not counted on.
+                // The next call reads the places again, without a node that does not answer.
                 *self.place.lock().await = None;
                 Err(error.into())
             }
         }
     }
 
-    /// The task of the journal.
+    /// Returns the state of the journal's task.
     async fn task(&self, journal: &Journal) -> Result<Option<TaskState>, DriverError> {
         match journal.get(TASK) {
             Some(task) => Ok(Some(self.client.task(task).await?)),
@@ -296,7 +296,7 @@ impl ProxmoxDriver {
         }
     }
 
-    /// Waits for a short task; `false`: it goes on. What says that it is done already is no failure.
+    /// Waits for a short task; `false`: the task still runs. A harmless refusal counts as success.
     async fn is_done(&self, task: Result<String, Error>, is_harmless: impl Fn(&Refusal) -> bool) -> Result<bool, DriverError> {
         let task = match task {
             Err(error) if error.is(&is_harmless) => return Ok(true),
@@ -319,7 +319,7 @@ impl ProxmoxDriver {
     }
 }
 
-/// The bridge of `BRIDGE` or `BRIDGE,tag=VLAN`; a machine can say nothing else of an interface.
+/// Returns the bridge of `BRIDGE` or `BRIDGE,tag=VLAN`; a machine can set no other option of an interface.
 fn bridge_of(network: &str) -> Result<&str, DriverError> {
     let (bridge, tag) = network.split_once(',').map_or((network, None), |(bridge, rest)| (bridge, Some(rest)));
     let is_name = bridge.starts_with(|c: char| c.is_ascii_alphabetic()) && bridge.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -332,12 +332,12 @@ fn bridge_of(network: &str) -> Result<&str, DriverError> {
     )))
 }
 
-/// Where the journal says that the VM is made.
+/// Returns the location that the journal reserves for the VM.
 fn reserved(journal: &Journal) -> Option<Location> {
     Some(Location { node: journal.get(NODE)?.clone(), vmid: journal.get(VMID)?.parse().ok()? })
 }
 
-/// The journal with a place for the VM.
+/// Returns the journal with that location reserved for the VM.
 fn reserve(journal: &Journal, at: &Location) -> Journal {
     let mut journal = without_task(journal);
     journal.insert(NODE.to_owned(), at.node.clone());

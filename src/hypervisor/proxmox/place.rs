@@ -1,4 +1,4 @@
-//! Where VMs are put: nodes, storages and ids, as the cluster lists them.
+//! The places for VMs: nodes, storages and ids, as the cluster lists them.
 
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ use crate::vm::{MachineKey, Thing, VmSpec};
 /// The nodes and storages of one WindowsHypervisor.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Those of the settings that answer.
+    /// The nodes of the settings that answer.
     pub nodes: Vec<Node>,
     /// Whether each node shows all configuration drives.
     pub has_shared_images: bool,
@@ -27,14 +27,14 @@ pub struct Node {
     memory_mib: u64,
 }
 
-/// What the nodes have in all.
+/// The total capacity of the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     pub cpus: Option<i64>,
     pub memory_mib: Option<u64>,
 }
 
-/// What the API token must be allowed to do, and where.
+/// The privileges that the API token needs, by place.
 const ON_VMS: [&str; 10] = [
     "VM.Allocate",
     "VM.Audit",
@@ -104,7 +104,7 @@ impl Place {
         Capacity { cpus: i64::try_from(cpus).ok(), memory_mib: Some(self.nodes.iter().map(|node| node.memory_mib).sum()) }
     }
 
-    /// Nodes that show, all together, every configuration drive; `also` is one that has a VM.
+    /// Returns nodes that together show every configuration drive; `also` is a node that has a VM.
     pub fn image_nodes<'a>(&'a self, also: Option<&'a str>) -> Vec<&'a str> {
         let mut nodes: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
         nodes.extend(also.filter(|also| !nodes.contains(also)));
@@ -115,7 +115,7 @@ impl Place {
         self.storages.iter().any(|it| it.storage == storage && it.shared == 1)
     }
 
-    /// Where a VM of that image is made: on the node with the most memory that no VM was promised.
+    /// Chooses the node for a VM of that image: the node with the most memory that is not promised to a VM.
     pub fn choose(&self, image: &Image, settings: &Proxmox, spec: &VmSpec, guests: &[Resource]) -> Result<String, DriverError> {
         let is_full = !image.is_linked(spec, settings)?;
         let reaches = |node: &Node| {
@@ -141,7 +141,7 @@ impl Place {
     }
 }
 
-/// What the credentials lack for making and removing VMs here.
+/// Lists the permissions for creating and removing VMs here that the credentials lack.
 pub async fn lacks(client: &Client, settings: &Proxmox) -> Result<Vec<String>, DriverError> {
     let vms = settings.pool.as_ref().map_or("/vms".to_owned(), |pool| format!("/pool/{pool}"));
     let storage = |name: &str| format!("/storage/{name}");
@@ -156,8 +156,8 @@ pub async fn lacks(client: &Client, settings: &Proxmox) -> Result<Vec<String>, D
     Ok(lacks)
 }
 
-/// The ids that a machine may get, in the order in which it tries them. It is always the same: four processes that choose at the same time
-/// choose the same one, and two machines hardly ever do.
+/// Returns the ids that a machine may get, in the order in which it tries them. The order is fixed for each machine: four processes that
+/// choose at the same time choose the same id, and two machines hardly ever do.
 pub fn ids(range: VmIds, key: &MachineKey) -> impl Iterator<Item = u32> {
     let (first, last) = (u32::try_from(range.first).unwrap_or_default(), u32::try_from(range.last).unwrap_or_default());
     let count = last.saturating_sub(first).saturating_add(1);

@@ -1,4 +1,4 @@
-//! The steps of a VM's life, each towards one goal.
+//! The steps in the life of a VM, each towards one goal.
 
 use bytes::Bytes;
 
@@ -11,11 +11,11 @@ use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Power, Seed, StopMode, VmSpec};
 
-/// Seconds that a node waits for a guest that is asked to shut down. It is asked again at the next look: a node that waits longer would
-/// keep others from cutting the power.
+/// The seconds that a node waits for a guest to shut down. The next pass repeats the request: a node that waited longer would keep others
+/// from cutting the power.
 const SHUT_DOWN: u64 = 5;
 
-/// The image of a seed.
+/// Returns the drive image of a seed.
 pub fn drive(seed: &Seed) -> Result<Bytes, DriverError> {
     match SeedImage::from(seed) {
         SeedImage::Drive(bytes) => Ok(bytes.into()),
@@ -26,7 +26,7 @@ pub fn drive(seed: &Seed) -> Result<Bytes, DriverError> {
 }
 
 impl ProxmoxDriver {
-    /// An id that no guest has, and a node. An id whose VM does not say yet whose it is may be this machine's, whose journal was lost.
+    /// Chooses a free id and a node. A VM that does not name its owner yet may belong to this machine, whose journal was lost.
     pub(super) async fn choose(&self, key: &MachineKey, spec: &VmSpec, taken: Option<u32>) -> Result<Location, DriverError> {
         let (image, place) = (self.image(&spec.image).await?, self.place().await?);
         let guests = self.client.guests().await?;
@@ -47,7 +47,7 @@ impl ProxmoxDriver {
         )))
     }
 
-    /// Clones the image. The id is taken by at most one of those that try at the same time.
+    /// Clones the image. At most one of several concurrent attempts gets the id.
     pub(super) async fn begin(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal, to: &Location) -> Result<DriverStep, DriverError> {
         let failed = |error| Ok(DriverStep::Failed { journal: without_task(journal), error });
         match self.task(journal).await? {
@@ -64,7 +64,7 @@ impl ProxmoxDriver {
             true => None,
             false => self.settings.storage.clone().or_else(|| hardware::system_disk(&image.templates.first()?.config).map(|disk| disk.storage)),
         };
-        // One copy at a time to each storage: they would wait for its lock, and fail.
+        // One copy at a time to each storage: concurrent copies would wait for the storage's lock, and fail.
         if let Some(storage) = &copied_to {
             let copy = self.copies.lock().await.get(storage).cloned();
             if let Some(copy) = copy
@@ -87,7 +87,7 @@ impl ProxmoxDriver {
         }
     }
 
-    /// The id is taken: by an earlier try or another process of ours, or by a VM that has nothing to do with us.
+    /// Handles an id that is taken: by an earlier attempt or another CAPW process, or by a VM that is not ours.
     async fn taken(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal, at: &Location) -> Result<DriverStep, DriverError> {
         match self.seek_ours(key, journal).await? {
             Seek::Ours(_) => Ok(DriverStep::Changed),
@@ -100,26 +100,26 @@ impl ProxmoxDriver {
         }
     }
 
-    /// What comes next for a VM that does not say whose it is, or is locked by its own clone.
+    /// Returns the next step for a VM that does not name its owner, or is locked by its own clone.
     pub(super) async fn undecided(&self, journal: &Journal, at: &Location) -> Result<DriverStep, DriverError> {
         let state = self.task(journal).await?;
         match state {
             Some(TaskState::Running) | None => Ok(DriverStep::Wait { after: POLL }),
-            // It is read again: this was between its end and the look before.
+            // The task may have ended after the VM was observed, so the configuration is read again.
             Some(TaskState::Succeeded) => match self.client.config(at).await {
                 Err(error) => Err(error.into()),
                 Ok(config) if config.as_ref().is_some_and(|config| config.get("lock").is_some()) => Err(left_locked(at)),
                 Ok(_) => Ok(DriverStep::Changed),
             },
             Some(TaskState::Failed(_) | TaskState::Forgotten) => match self.client.config(at).await? {
-                // The node has tidied up.
+                // The node has cleaned up.
                 None => Ok(DriverStep::Changed),
                 Some(_) => Err(left_locked(at)),
             },
         }
     }
 
-    /// Makes a clone the machine's, gives it the configuration drive, and starts it.
+    /// Configures a clone as the machine's VM, attaches the configuration drive, and starts the VM.
     pub(super) async fn finish(
         &self,
         key: &MachineKey,
@@ -137,7 +137,7 @@ impl ProxmoxDriver {
         }
         let volume = self.volume(key);
         let is_configured = found.is_configured(key);
-        // One whose drive was taken away is only started.
+        // A VM whose drive was ejected is only started.
         if !is_configured || found.medium(&volume).is_some() {
             let task = self.client.upload(&at.node, &self.settings.iso_storage, &found::image_of(key.vm), image).await;
             if !self.is_done(task, |_| false).await? {
@@ -152,7 +152,7 @@ impl ProxmoxDriver {
                 return wait;
             }
             let (storage, network) = (self.settings.storage.as_deref(), self.settings.network.as_deref());
-            // The resize has changed what was read.
+            // The resize has changed the configuration, so it is read again.
             let config = if grown.is_some() { self.client.config(at).await?.unwrap_or_default() } else { found.config.clone() };
             let form = Asked { key, spec, medium: &volume, storage, network }.form(&config)?;
             if !self.is_done(self.client.configure(at, form).await, |_| false).await? {
@@ -163,7 +163,7 @@ impl ProxmoxDriver {
         Ok(DriverStep::Changed)
     }
 
-    /// Takes the configuration drive away. The machine keeps running.
+    /// Ejects the configuration drive. The machine keeps running.
     pub(super) async fn eject(&self, key: &MachineKey, found: &Found) -> Result<DriverStep, DriverError> {
         let drive = found.medium(&self.volume(key)).map(str::to_owned);
         if let Some(drive) = &drive {
@@ -176,7 +176,7 @@ impl ProxmoxDriver {
         Ok(if drive.is_some() || removed { DriverStep::Changed } else { DriverStep::Done })
     }
 
-    /// Whether there was a configuration drive to remove.
+    /// Removes the configuration drive; returns whether one existed.
     pub(super) async fn remove_image(&self, key: &MachineKey, at: Option<&Location>) -> Result<bool, DriverError> {
         let Some(node) = self.node_of_image(key, at.map(|at| at.node.as_str())).await? else { return Ok(false) };
         let task = self.client.delete_image(&node, &self.settings.iso_storage, &found::image_of(key.vm)).await;
@@ -184,7 +184,7 @@ impl ProxmoxDriver {
         Ok(true)
     }
 
-    /// Stops a VM of ours, or removes one that is off. Its mark was read just before.
+    /// Stops one of our VMs, or removes it if it is off. The caller has just read its mark.
     pub(super) async fn remove(&self, how: StopMode, journal: &Journal, found: &Found) -> Result<DriverStep, DriverError> {
         let at = &found.at;
         if found.lock() == Some("clone") {
@@ -194,7 +194,7 @@ impl ProxmoxDriver {
         let wait = Ok(DriverStep::Wait { after: POLL });
         if status.status != "stopped" {
             if how == StopMode::Graceful {
-                // Its task ends without success if the guest takes longer.
+                // The task fails if the guest takes longer.
                 return match self.client.shut_down(at, SHUT_DOWN).await {
                     Err(error) if !error.is(Refusal::is_harmless) => Err(error.into()),
                     _ => wait,
@@ -208,24 +208,24 @@ impl ProxmoxDriver {
         let task = self.client.destroy(at).await;
         let name = task.as_ref().ok().filter(|task| !task.is_empty()).cloned();
         match (self.is_done(task, Refusal::is_gone).await?, name) {
-            // Large disks take their time.
+            // The removal of large disks takes long.
             (false, Some(task)) => Ok(DriverStep::Started { journal: with_task(journal, task) }),
             (false, None) => wait,
             (true, _) => Ok(DriverStep::Changed),
         }
     }
 
-    /// Ends a clone that is not wanted any more: the node removes what it has made so far.
+    /// Stops a clone that is not needed any more: the node removes what it has created so far.
     pub(super) async fn give_up(&self, journal: &Journal, at: &Location) -> Result<DriverStep, DriverError> {
         if let (Some(TaskState::Running), Some(task)) = (self.task(journal).await?, journal.get(TASK)) {
-            // One that cannot be stopped ends by itself, and its VM is removed then.
+            // A task that cannot be stopped ends on its own, and its VM is removed then.
             let _ = self.client.stop_task(task).await;
             return Ok(DriverStep::Wait { after: POLL });
         }
         self.undecided(journal, at).await
     }
 
-    /// `None`: it is not there any more.
+    /// Returns the power of a VM; `None`: the VM no longer exists.
     pub(super) async fn power(&self, at: &Location) -> Result<Option<Power>, DriverError> {
         let status = self.client.status(at).await?;
         Ok(status.map(|status| found::power(found::state(&status), &status.lock, at).0))

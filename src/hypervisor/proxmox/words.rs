@@ -1,4 +1,4 @@
-//! What guests say: the newest line of the report that each keeps in a file, read by its agent.
+//! The reports of guests: the newest line of the report file in each guest, read by its agent.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use super::client::{Client, Location};
 use crate::api::name::VmUuid;
 use crate::vm::GuestReport;
 
-/// Where a guest writes its report.
+/// The file to which a guest writes its report.
 const REPORT: &str = r"C:\ProgramData\capw\report.log";
-/// Guests that are asked for one listing, and at the same time: one without an agent is waited for.
+/// The most guests that are read for one listing, and at the same time: a guest without an agent costs a time limit.
 const TURN: usize = 20;
 const AT_ONCE: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was read.
+/// The newest reports of guests.
 #[derive(Default)]
 pub struct Words {
     newest: HashMap<VmUuid, GuestReport>,
-    /// The last one that was asked: the next turn begins behind it.
+    /// The guest that was read last: the next turn begins after it.
     last: Option<VmUuid>,
 }
 
 impl Words {
-    /// The newest report of a guest.
+    /// Returns the newest report of a guest.
     pub fn of(&self, vm: VmUuid) -> Option<GuestReport> {
         self.newest.get(&vm).cloned()
     }
 
-    /// The guests whose turn it is to be asked.
+    /// Returns the guests to read next.
     pub fn next(&mut self, guests: &[(VmUuid, Location)]) -> Vec<(VmUuid, Location)> {
         let turn = self.turn(guests);
         self.last = turn.last().map(|(vm, _)| *vm).or(self.last);
@@ -57,7 +57,7 @@ impl Words {
     }
 }
 
-/// What these guests say. One that does not answer, or not soon, has said nothing new.
+/// Reads the reports of these guests. A guest that does not answer in time has no new report.
 pub async fn ask(client: &Client, guests: Vec<(VmUuid, Location)>) -> Vec<(VmUuid, GuestReport)> {
     let answers = stream::iter(guests).map(|(vm, at)| async move {
         let read = timeout(PATIENCE, client.read_file(&at, REPORT)).await.ok()?.ok()?;

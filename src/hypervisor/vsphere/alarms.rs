@@ -1,5 +1,5 @@
-//! What a vCenter warns of: the alarms of a VM that are red and that nobody has acknowledged. A VM with such an alarm runs: a red
-//! processor is usual while Windows is installed.
+//! The alarms of a vCenter that become a warning: the red alarms of a VM that nobody has acknowledged. A VM with such an alarm runs: a red
+//! processor alarm is usual while Windows is installed.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::soap::{Reference, child, children, text_at};
 /// The property of a VM that lists its alarms.
 pub const PATH: &str = "triggeredAlarmState";
 
-/// The alarms among these states that a person should look at.
+/// Returns the alarms among these states that need a person's attention.
 pub fn raised(states: Node) -> Vec<Reference> {
     let is_raised = |state: &Node| text_at(*state, &["overallStatus"]) == Some("red") && text_at(*state, &["acknowledged"]) != Some("true");
     let mut alarms: Vec<Reference> =
@@ -22,12 +22,12 @@ pub fn raised(states: Node) -> Vec<Reference> {
     alarms
 }
 
-/// Names of alarms. Each is read once.
+/// The names of alarms. Each name is read once.
 #[derive(Default)]
 pub struct Names(Mutex<HashMap<Reference, String>>);
 
 impl Names {
-    /// What these alarms warn of; `None`: there are none.
+    /// The warning about these alarms; `None` without alarms.
     pub async fn warning(&self, client: &Client, alarms: &[Reference]) -> Option<String> {
         let mut named = Vec::new();
         for alarm in alarms {
@@ -37,7 +37,7 @@ impl Names {
         (!named.is_empty()).then(|| format!("the vCenter shows the {noun} {}: acknowledge {it} there when that is expected", named.join(", ")))
     }
 
-    /// One whose name may not be read is called by its id.
+    /// The name of an alarm, or its id if the name may not be read.
     async fn of(&self, client: &Client, alarm: &Reference) -> String {
         let mut names = self.0.lock().await;
         if let Some(name) = names.get(alarm) {

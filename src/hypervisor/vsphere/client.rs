@@ -1,4 +1,4 @@
-//! The requests of this driver, typed. Each is one method of the vSphere API and passes the wire.
+//! The requests of this driver, typed. Each request is one method of the vSphere API and passes the wire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::wire::{Effect, Wire};
 use crate::hypervisor::xml::{Element, element};
 
-/// A session with the wire that its requests pass.
+/// A session and the wire that its requests pass.
 pub struct Client {
     session: Arc<Session>,
     wire: Wire,
 }
 
-/// How a task is.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
     Running,
-    /// With what it made.
+    /// With the object that the task created.
     Succeeded(Option<Reference>),
     Failed(Fault),
-    /// The vCenter has forgotten it.
+    /// The vCenter has forgotten the task.
     Forgotten,
 }
 
@@ -43,7 +43,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Notes a property. What is told may be older than what is known: a task does not go back from its end, nor lose what came of it.
+    /// Sets a property. An update may be older than the known state: a task that has ended stays ended and keeps its result.
     pub fn set(&mut self, path: &str, value: Option<Node>) {
         match path {
             "info.state" if !self.has_ended() => self.state = value.map(text_of).unwrap_or_default().to_owned(),
@@ -80,7 +80,7 @@ impl<'a, 'input> Properties<'a, 'input> {
         children(self.0, "propSet").find(|set| text_at(*set, &["name"]) == Some(path)).and_then(|set| child(set, "val"))
     }
 
-    /// Each path with its value.
+    /// All paths with their values.
     pub fn all(&self) -> impl Iterator<Item = (&'a str, Node<'a, 'input>)> {
         children(self.0, "propSet").filter_map(|set| Some((text_at(set, &["name"])?, child(set, "val")?)))
     }
@@ -97,7 +97,7 @@ impl<'a, 'input> Properties<'a, 'input> {
         self.get(path).and_then(Reference::of)
     }
 
-    /// A property that the credentials may not read must not pass for one that is not set.
+    /// The error for a property that the credentials may not read: such a property must not be treated as unset.
     fn denied(&self) -> Option<Error> {
         let mut missing =
             children(self.0, "missingSet").filter_map(|set| Some((text_at(set, &["path"])?, Fault::of_localized(child(set, "fault")?))));
@@ -107,21 +107,21 @@ impl<'a, 'input> Properties<'a, 'input> {
     }
 }
 
-/// Which properties of which objects: of one, or of all that a list of it names.
+/// Properties of one object, or of all objects that a list of this object names.
 pub struct Selection<'s> {
     pub of: &'s Reference,
     /// Type of the objects.
     pub kind: &'static str,
     pub paths: &'s [String],
-    /// `None`: of the object itself. Else the property that lists the objects, which is followed as long as it leads to objects of the
-    /// same type as `of` if `deep`.
+    /// `None`: the properties of the object itself. Otherwise the property that lists the objects. With `deep`, the traversal
+    /// continues through listed objects of the same type as `of`.
     pub through: Option<Through>,
 }
 
-/// A state of what a collector has told.
+/// The version of a collector's updates.
 pub struct Version {
     pub version: String,
-    /// There is no more to be told now.
+    /// No more updates are pending now.
     pub is_whole: bool,
 }
 
@@ -149,7 +149,7 @@ impl Client {
         &self.wire
     }
 
-    /// What the vCenter has told by itself.
+    /// The state that the vCenter has pushed.
     pub fn mirror(&self) -> &Mirror {
         &self.session.mirror
     }
@@ -158,7 +158,7 @@ impl Client {
         self.session.open(&self.wire).await
     }
 
-    /// What is at a path of the inventory.
+    /// Finds the object at a path of the inventory.
     pub async fn find_path(&self, path: &str) -> Result<Option<Reference>, Error> {
         let request = |open: &Open| method("FindByInventoryPath", &open.search).with(element("inventoryPath").text(path));
         self.read("FindByInventoryPath", request).await?.value(Reference::of)
@@ -169,7 +169,7 @@ impl Client {
         self.read("FindChild", request).await?.value(Reference::of)
     }
 
-    /// The VM with that instance UUID, wherever it is.
+    /// Finds the VM with that instance UUID in the whole vCenter.
     pub async fn find_vm(&self, uuid: uuid::Uuid) -> Result<Option<Reference>, Error> {
         let request = |open: &Open| {
             method("FindByUuid", &open.search)
@@ -180,7 +180,7 @@ impl Client {
         self.read("FindByUuid", request).await?.value(Reference::of)
     }
 
-    /// What `read` makes of the properties of each object that is selected.
+    /// Returns the results of `read` for the properties of each selected object.
     pub async fn properties<T>(&self, selection: &Selection<'_>, mut read: impl FnMut(Properties) -> Option<T>) -> Result<Vec<T>, Error> {
         let request = |open: &Open| method("RetrievePropertiesEx", &open.collector).with(filter("specSet", selection)).with(element("options"));
         let mut answer = self.read("RetrievePropertiesEx", request).await?;
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Properties of one object; `None`: it is not there any more.
+    /// Reads properties of one object; `None`: the object does not exist any more.
     pub async fn of_one<T>(
         &self,
         object: &Reference,
@@ -226,7 +226,7 @@ impl Client {
         Ok(state.unwrap_or(TaskState::Forgotten))
     }
 
-    /// The privileges, among those of each object, that the session lacks there.
+    /// Returns the privileges that the session lacks on the object.
     pub async fn lacking(&self, object: &Reference, privileges: &[&str]) -> Result<Vec<String>, Error> {
         let request = |open: &Open| {
             method("HasPrivilegeOnEntities", &open.authorization)
@@ -241,7 +241,7 @@ impl Client {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// The tasks that these begin are given by their id.
+    /// This method and the methods below that begin a task return the task's id.
     pub async fn clone_vm(&self, image: &Reference, folder: &Reference, name: &str, spec: &Element) -> Result<String, Error> {
         let arguments = [folder.element("folder"), element("name").text(name), spec.clone()];
         self.begin("CloneVM_Task", image, &arguments).await
@@ -259,12 +259,12 @@ impl Client {
         self.begin("PowerOffVM_Task", vm, &[]).await
     }
 
-    /// A change of a cluster; what is not named stays as it is.
+    /// Changes a cluster; settings that the spec does not name stay as they are.
     pub async fn reconfigure_cluster(&self, cluster: &Reference, spec: &Element) -> Result<String, Error> {
         self.begin("ReconfigureComputeResource_Task", cluster, &[spec.clone(), element("modify").text(true)]).await
     }
 
-    /// Writes a file of a datastore, whether or not there is one already.
+    /// Writes a file of a datastore, or replaces it.
     pub async fn upload(&self, datacenter: &str, file: &DatastoreFile, content: Vec<u8>) -> Result<(), DriverError> {
         self.session.upload(&self.wire, datacenter, file, content.into()).await
     }
@@ -274,12 +274,12 @@ impl Client {
         self.begin("DeleteDatastoreFile_Task", &files, &[element("name").text(file.name()), datacenter.element("datacenter")]).await
     }
 
-    /// With its disks.
+    /// Destroys a VM and its disks.
     pub async fn destroy(&self, vm: &Reference) -> Result<String, Error> {
         self.begin("Destroy_Task", vm, &[]).await
     }
 
-    /// Asks the guest to shut down.
+    /// Requests a shutdown of the guest.
     pub async fn shut_down(&self, vm: &Reference) -> Result<(), Error> {
         self.change("ShutdownGuest", |_| method("ShutdownGuest", vm)).await.map(|_| ())
     }
@@ -288,18 +288,18 @@ impl Client {
         self.change("CancelTask", |_| method("CancelTask", &Reference::new("Task", task))).await.map(|_| ())
     }
 
-    /// A collector that tells of changes; what it tells of is said by filters.
+    /// Creates a collector that reports changes; its filters select the objects.
     pub async fn collector(&self) -> Result<Reference, Error> {
         let made = self.read("CreatePropertyCollector", |open| method("CreatePropertyCollector", &open.collector)).await?;
         made.value(Reference::of)?.ok_or_else(nameless)
     }
 
-    /// It ends with the session, too.
+    /// Destroys a collector. The end of the session destroys it too.
     pub async fn end_collector(&self, collector: &Reference) -> Result<(), Error> {
         self.read("DestroyPropertyCollector", |_| method("DestroyPropertyCollector", collector)).await.map(drop)
     }
 
-    /// Has a collector tell of the VMs in a folder; gives the filter. Of the folder itself it tells too: then all is told that is there.
+    /// Makes a collector report the VMs in a folder, and returns the filter. The collector reports the folder too: then the listing is complete.
     pub async fn tell_of_folder(&self, collector: &Reference, folder: &Reference, paths: &[String]) -> Result<Reference, Error> {
         let through = Through { kind: "Folder", path: "childEntity", deep: false };
         let name = ["name".to_owned()];
@@ -307,7 +307,7 @@ impl Client {
         self.filter(collector, spec).await
     }
 
-    /// Has a collector tell of the tasks that run or have ended in the last minutes.
+    /// Makes a collector report the tasks that run or ended in the last minutes.
     pub async fn tell_of_tasks(&self, collector: &Reference) -> Result<Reference, Error> {
         let through = Through { kind: "TaskManager", path: "recentTask", deep: false };
         let paths = TASK.map(str::to_owned);
@@ -319,7 +319,7 @@ impl Client {
         self.read("CreateFilter", request).await?.value(Reference::of)?.ok_or_else(nameless)
     }
 
-    /// Waits until something has changed since that version, and notes it; `None`: nothing has for so long. The first version is empty.
+    /// Waits for changes since that version and applies them; `None`: nothing changed within `longest`. The first version is empty.
     pub async fn wait_for_updates(&self, collector: &Reference, version: &str, longest: Duration) -> Result<Option<Version>, Error> {
         let options = element("options").with(element("maxWaitSeconds").text(longest.as_secs()));
         let request = |_: &Open| method("WaitForUpdatesEx", collector).with(element("version").text(version)).with(options.clone());
@@ -333,7 +333,7 @@ impl Client {
     async fn begin(&self, name: &'static str, this: &Reference, arguments: &[Element]) -> Result<String, Error> {
         let answer = self.change(name, |_| method(name, this).with_all(arguments.iter().cloned())).await?;
         let task = answer.value(Reference::of)?.map(|task| task.id);
-        // It was begun all the same.
+        // The task was begun all the same.
         task.ok_or_else(|| DriverError::Unknown(format!("the vCenter did not name the task of {name}")).into())
     }
 
@@ -368,7 +368,7 @@ fn filter(name: &'static str, selection: &Selection) -> Element {
     spec(name, &[(selection.kind, selection.paths)], selection.of, selection.through, selection.through.is_some())
 }
 
-/// Properties of objects by type; `skip`: not of `of` itself.
+/// Selects properties of objects by type; with `skip`, the object `of` itself is left out.
 fn spec(name: &'static str, properties: &[(&str, &[String])], of: &Reference, through: Option<Through>, skip: bool) -> Element {
     let properties = properties
         .iter()

@@ -14,7 +14,7 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::https::{Https, Lost};
 use crate::hypervisor::login::Login;
 
-/// The oldest version of the API that is spoken; newer servers understand it.
+/// The API version of the requests, the oldest supported version; newer servers understand it.
 const VERSION: &str = "urn:vim25/6.7";
 
 pub struct Connection {
@@ -23,11 +23,11 @@ pub struct Connection {
     https: Https,
 }
 
-/// Who makes a request of the REST API.
+/// The credentials of a request to the REST API.
 pub enum Proof<'a> {
     /// User and password.
     Password(&'a str, &'a SecretString),
-    /// A session.
+    /// The token of a session.
     Token(&'a str),
 }
 
@@ -45,15 +45,15 @@ impl Proof<'_> {
     }
 }
 
-/// What a server sent.
+/// The response of a server.
 pub struct Response {
     pub text: String,
-    /// The session, if it began one.
+    /// The session's cookie, if the request began a session.
     pub cookie: Option<String>,
 }
 
 impl Connection {
-    /// Nothing is sent before the first request.
+    /// Sends nothing before the first request.
     pub fn new(server: &str, login: &Login) -> Result<Self, DriverError> {
         let uri = format!("https://{server}/sdk").parse::<Uri>().map_err(|error| {
             DriverError::Invalid(format!("spec.vsphere.server {server:?}: {error}; expected e.g. vcenter.example.com or vcenter.example.com:443"))
@@ -65,7 +65,7 @@ impl Connection {
         &self.server
     }
 
-    /// Sends an envelope.
+    /// Sends a SOAP envelope.
     pub async fn post(&self, envelope: String, cookie: Option<&str>) -> Result<Response, Lost> {
         let mut request = Request::builder()
             .method(Method::POST)
@@ -81,9 +81,9 @@ impl Connection {
         let cookie = cookies.filter_map(|value| value.to_str().ok()?.split(';').next()).find(|value| value.starts_with("vmware_soap_session="));
         let cookie = cookie.map(str::to_owned);
         match answer.status {
-            // Faults have the second.
+            // Faults have the second status.
             StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => Ok(Response { text: String::from_utf8_lossy(&answer.body).into_owned(), cookie }),
-            // From the front of a vCenter whose services do not answer it.
+            // The front of a vCenter answers so while its services do not.
             status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::BAD_GATEWAY) => {
                 Err(Lost::After(format!("the vCenter {} answers {status}: its services are starting or have ended", self.server)))
             }
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request of the REST API.
+    /// Makes a request to the REST API.
     pub async fn rest(&self, method: Method, path: &str, proof: Proof<'_>, body: Option<&Value>) -> Result<(StatusCode, Bytes), Lost> {
         let (name, value) = proof.header().map_err(Lost::Before)?;
         let request = Request::builder()
@@ -105,7 +105,7 @@ impl Connection {
         Ok((answer.status, answer.body))
     }
 
-    /// Writes a file of a datastore; gives what the server says to it.
+    /// Writes a file of a datastore; returns the server's answer.
     pub async fn put(&self, datacenter: &str, file: &DatastoreFile, content: Bytes, cookie: &str) -> Result<(StatusCode, String), Lost> {
         let [datacenter, datastore] = [datacenter, &file.datastore].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
         let path: Vec<String> = file.path.split('/').map(|part| utf8_percent_encode(part, NON_ALPHANUMERIC).to_string()).collect();

@@ -1,5 +1,5 @@
-//! A seed as a CD: an image file in the VM's own directory. The VM says that it has one for as long as the file may exist, so that it never
-//! outlives its VM, whenever CAPW ends.
+//! A seed as a CD: an image file in the VM's own directory. The VM's extra configuration records the drive for as long as the file may
+//! exist, so the file never outlives its VM, whenever CAPW ends.
 
 use roxmltree::Node;
 
@@ -10,9 +10,9 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 
 const FILE: &str = "capw-seed.iso";
-/// Types of controllers that take a CD, and how many devices each takes. The first is added where there is none.
+/// The types of controllers that take a CD, and how many devices each takes. A VM without a controller gets the first type.
 const CONTROLLERS: [(&str, i64); 2] = [("VirtualAHCIController", 30), ("VirtualIDEController", 2)];
-/// Keys of devices that are added: any negative ones.
+/// The keys of added devices: any negative numbers.
 const NEW_CONTROLLER: i64 = -400;
 const NEW_CD: i64 = -401;
 /// The PCI controller that each VM has.
@@ -26,20 +26,20 @@ pub struct DatastoreFile {
 }
 
 impl DatastoreFile {
-    /// The file beside another, which is named as a vCenter does: `[ds1] vm/vm.vmx`.
+    /// Returns the seed's file beside another file, which has a vCenter's form of names: `[ds1] vm/vm.vmx`.
     fn beside(other: &str) -> Option<Self> {
         let (datastore, path) = other.strip_prefix('[')?.split_once("] ")?;
         let (directory, _) = path.rsplit_once('/')?;
         Some(Self { datastore: datastore.to_owned(), path: format!("{directory}/{FILE}") })
     }
 
-    /// As a vCenter names it.
+    /// The name in a vCenter's form.
     pub fn name(&self) -> String {
         format!("[{}] {}", self.datastore, self.path)
     }
 }
 
-/// Where a VM's CD is, or can be.
+/// The place of a VM's CD, or a place where the VM can get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub file: DatastoreFile,
@@ -49,11 +49,11 @@ pub struct Slot {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// A CD drive that the VM has.
+    /// A CD drive that exists in the VM.
     Existing { key: i64, controller: i64, unit: i64 },
-    /// A free place.
+    /// A free unit of a controller.
     Free { controller: i64, unit: i64 },
-    /// Only at a controller that is added.
+    /// The VM needs another controller.
     NoController,
 }
 
@@ -78,7 +78,7 @@ impl<'a, 'input> Device<'a, 'input> {
 }
 
 impl Slot {
-    /// `None`: the VM is not there any more.
+    /// Reads the slot of a VM; `None`: the VM does not exist any more.
     pub async fn read(client: &Client, vm: &Reference) -> Result<Option<Self>, Error> {
         let paths = ["config.files.vmPathName", "config.hardware.device"].map(str::to_owned);
         match client.of_one(vm, "VirtualMachine", &paths, |properties| Some(Self::of(properties))).await? {
@@ -110,7 +110,7 @@ impl Slot {
         })
     }
 
-    /// Changes of a VM that is off, which give it the CD.
+    /// The changes that give the CD to a VM that is off.
     pub fn attach(&self) -> Vec<Element> {
         let backing = typed("backing", "VirtualCdromIsoBackingInfo").with(element("fileName").text(self.file.name()));
         match self.place {
@@ -127,7 +127,7 @@ impl Slot {
         }
     }
 
-    /// Takes the CD out, of a VM that runs too.
+    /// The change that ejects the CD, also from a VM that is on.
     pub fn eject(&self) -> Option<Element> {
         let Place::Existing { key, controller, unit } = self.place else { return None };
         let backing = typed("backing", "VirtualCdromRemotePassthroughBackingInfo")

@@ -1,4 +1,4 @@
-//! The contract of drivers, kept with the parts of this folder.
+//! The driver contract, implemented with the modules of this folder.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -15,7 +15,7 @@ use super::{CAPS, CLONE, POLL, VsphereDriver};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Row, Wanted};
 use crate::vm::{Journal, MachineKey, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
 
-/// What a guest that is asked to shut down may answer without harm: it is off, has no tools, or is about to.
+/// The harmless faults of a guest shutdown: the VM is off, has no tools, or is about to shut down.
 const NO_SHUTDOWN: [&str; 5] = [POWER_STATE, "ToolsUnavailable", "TaskInProgress", "InvalidState", NOT_FOUND];
 
 #[async_trait]
@@ -72,7 +72,7 @@ impl Driver for VsphereDriver {
             Cloned::Unknown => self.find(key).await?,
         };
         Ok(match found {
-            // What has just begun to be cloned may be seen nowhere yet, and only the journal names the task.
+            // A clone that was just begun may not be visible anywhere yet, and only the journal names the task.
             None if journal.get(CLONE).is_none() && self.has_just_begun(key).await => Observed::Present(Found::creating()),
             None => Observed::Absent,
             Some(found) if found.is_unknown() || found.is_ours(key) => Observed::Present(self.present(&found).await),
@@ -92,7 +92,7 @@ impl Driver for VsphereDriver {
         }
         if *observed == Observed::Absent {
             return match journal.get(CLONE) {
-                // A second clone of that name would be refused.
+                // The vCenter would refuse a second clone of that name.
                 None => self.begin_clone(key, spec, seed, journal).await,
                 Some(task) => match self.task(task, None).await? {
                     TaskState::Running => Ok(self.next_poll(key).await),
@@ -112,7 +112,7 @@ impl Driver for VsphereDriver {
         if !found.is_off() {
             return Ok(DriverStep::Done);
         }
-        // Its clone did not start it, or it was switched off before it could read its seed.
+        // The clone did not start the VM, or the VM was switched off before its guest could read the seed.
         self.join_group(&found.vm).await?;
         self.reseed(&found, seed).await?;
         let is_on = |vm: Option<&Found>| vm.is_some_and(|vm| !vm.is_off());
@@ -135,11 +135,11 @@ impl Driver for VsphereDriver {
             return match journal.get(CLONE).filter(|_| !is_gone) {
                 Some(task) => match self.task(task, None).await? {
                     TaskState::Running => {
-                        // One that cannot be cancelled ends by itself, and its VM is removed then.
+                        // A task that cannot be cancelled ends on its own, and its VM is removed then.
                         let _ = self.client.cancel(task).await;
                         wait
                     }
-                    // The VM is there, or was: poll again.
+                    // The VM exists, or did: poll again.
                     TaskState::Succeeded(_) if self.find(key).await?.is_some() => Ok(DriverStep::Changed),
                     TaskState::Succeeded(_) | TaskState::Failed(_) | TaskState::Forgotten => Ok(DriverStep::Done),
                 },
@@ -149,7 +149,7 @@ impl Driver for VsphereDriver {
         if found.is_unknown() {
             return found.unreadable().map_or(wait, Err);
         }
-        // A VM that is still being made is off, and must not be destroyed under its task.
+        // A VM that is still being cloned is off, and must not be destroyed under its task.
         if let Some(task) = journal.get(CLONE).filter(|_| found.is_off())
             && self.is_running(task).await?
         {
@@ -160,7 +160,7 @@ impl Driver for VsphereDriver {
             if self.shutdowns.has(key.vm) {
                 return wait;
             }
-            // It loses nothing by being asked.
+            // A shutdown request loses no data of the guest.
             return match self.client.shut_down(&found.vm).await {
                 Ok(()) => {
                     self.shutdowns.note(key.vm);
@@ -176,7 +176,7 @@ impl Driver for VsphereDriver {
             if !self.is_done(&found.vm, self.client.power_off(&found.vm).await, &[POWER_STATE], is_off).await? {
                 return wait;
             }
-            // What was told since then says whose it is; else its mark is read again before it is destroyed.
+            // A newer update from the vCenter proves the owner; otherwise the mark is read again before the VM is destroyed.
             if !self.client.mirror().vm(&found.vm).is_some_and(|told| told.is_off() && told.is_ours(key)) {
                 return Ok(DriverStep::Changed);
             }

@@ -1,4 +1,4 @@
-//! What a vCenter answers when it does not do what was asked.
+//! The faults of a vCenter, and the errors that they become.
 
 use roxmltree::Node;
 
@@ -8,9 +8,9 @@ use crate::hypervisor::DriverError;
 /// A fault of a request or of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Name of its type, e.g. `InvalidLogin`.
+    /// The name of the fault's type, e.g. `InvalidLogin`.
     pub kind: String,
-    /// In the words of the vCenter.
+    /// The vCenter's message.
     pub text: String,
 }
 
@@ -42,13 +42,13 @@ impl Error {
     }
 }
 
-/// The session has ended or was never there.
+/// The session has ended or never existed.
 pub const NOT_AUTHENTICATED: &str = "NotAuthenticated";
-/// What a reference names is not there any more.
+/// The object of a reference does not exist any more.
 pub const NOT_FOUND: &str = "ManagedObjectNotFound";
-/// The VM is in that state already, or cannot get into it.
+/// The VM is in the requested power state already, or cannot get into it.
 pub const POWER_STATE: &str = "InvalidPowerState";
-/// A file of a datastore is not there.
+/// A file of a datastore does not exist.
 pub const FILE_NOT_FOUND: &str = "FileNotFound";
 /// The name is taken.
 pub const DUPLICATE_NAME: &str = "DuplicateName";
@@ -58,7 +58,7 @@ impl Fault {
         kinds.contains(&self.kind.as_str())
     }
 
-    /// The fault of a SOAP answer.
+    /// Reads the fault of a SOAP answer.
     pub fn of_answer(fault: Node) -> Self {
         let text = child(fault, "faultstring").map(text_of).unwrap_or_default();
         let detail = child(fault, "detail").and_then(|detail| detail.first_element_child());
@@ -69,7 +69,7 @@ impl Fault {
         Self::new(kind.unwrap_or_default(), text, detail)
     }
 
-    /// The fault of a task or of a property (`LocalizedMethodFault`).
+    /// Reads the fault of a task or of a property (`LocalizedMethodFault`).
     pub fn of_localized(error: Node) -> Self {
         let fault = child(error, "fault");
         let kind = fault.and_then(|fault| attribute(fault, "type")).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Fault {
     }
 
     fn new(kind: String, text: &str, detail: Option<Node>) -> Self {
-        // What the texts of some faults leave out.
+        // Details that the messages of some faults leave out.
         let more = ["privilegeId", "invalidProperty", "reason", "datastore"];
         let more: Vec<String> = more
             .iter()
@@ -92,7 +92,7 @@ impl Fault {
     }
 }
 
-/// The credentials are wrong.
+/// The error for a login that the vCenter refuses.
 pub fn unusable_login(why: &str) -> DriverError {
     DriverError::Auth(format!("{why}. Check username and password in the Secret of spec.credentialsRef"))
 }

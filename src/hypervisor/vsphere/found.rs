@@ -1,4 +1,4 @@
-//! What is read of a VM, and what the driver writes into one.
+//! The properties that the driver reads from a VM, and the values that it writes into one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -19,49 +19,49 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::{GuestReport, MachineKey, Power, Present, Seed, Seeded, usable};
 
-/// Longest name of a VM.
+/// The longest name of a VM.
 const NAME: usize = 80;
-/// Our keys of a VM's extra configuration. Those of the guest begin with `guestinfo.`; it can read and write no others.
+/// The driver's keys in a VM's extra configuration. The guest's keys begin with `guestinfo.`; the guest can read and write no others.
 const MARK: &str = "capw.mark";
 const MACHINE: &str = "capw.machine";
-/// A digest of what its guest was given; empty when it was taken away.
+/// The digest of the seed that the guest was given; empty after the seed was taken away.
 const SEED: &str = "capw.seed";
-/// Begins the digest of a drive, and stands alone for one that is to come.
+/// The prefix of a drive's digest; alone, it marks a VM that gets a drive later.
 const DRIVE: &str = "drive:";
-/// Where the guest says how far it is.
+/// The key of the guest's progress report.
 const REPORT: &str = "guestinfo.capw.report";
 
-/// Name of a machine's VM.
+/// The name of a machine's VM.
 pub fn name_of(key: &MachineKey) -> String {
     key.vm_name(NAME)
 }
 
-/// What the driver needs of a VM that exists.
+/// The properties of an existing VM that the driver needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub vm: Reference,
     pub name: String,
     uuid: Option<Uuid>,
     mark: String,
-    /// Name of the WindowsMachine that it was made for.
+    /// The name of the WindowsMachine that owns the VM.
     machine: String,
-    /// `None`: it is being made, or cannot be read: nothing is known of it but its name.
+    /// `None`: the VM is being created, or cannot be read. Then only its name is known.
     cpus: Option<u32>,
     pub memory_mib: u64,
     is_template: bool,
     power: String,
     connection: String,
     question: String,
-    /// Alarms that a person should look at.
+    /// Alarms that need a person's attention.
     pub alarms: Vec<Reference>,
     addresses: Vec<IpAddr>,
     report: Option<GuestReport>,
     pub seed: String,
-    /// The vCenter has told of it by itself: it was not read now.
+    /// The properties came with the vCenter's updates: they were not read now.
     pub is_told: bool,
 }
 
-/// A path of one key of the extra configuration.
+/// The start of the property path of one key in the extra configuration.
 const EXTRA: &str = "config.extraConfig[\"";
 const END: &str = "\"]";
 
@@ -71,13 +71,13 @@ fn extra(key: &str) -> String {
 
 fn addresses(net: Node) -> Vec<IpAddr> {
     let interfaces = children(net, "GuestNicInfo").filter(|interface| {
-        // Those of no device are made by the guest itself, e.g. for its containers.
+        // The guest itself creates interfaces without a device, e.g. for its containers.
         text_at(*interface, &["deviceConfigId"]).and_then(|id| id.parse::<i64>().ok()).is_some_and(|id| id >= 0)
     });
     usable(interfaces.flat_map(|interface| children(interface, "ipAddress")).filter_map(|address| text_of(address).parse().ok()))
 }
 
-/// The properties that are read. The whole extra configuration never is: it holds the secrets of each guest.
+/// The properties that are read. The whole extra configuration is never read: it holds the secrets of each guest.
 pub fn paths() -> Vec<String> {
     const PLAIN: [&str; 10] = [
         "name",
@@ -95,7 +95,7 @@ pub fn paths() -> Vec<String> {
 }
 
 impl Found {
-    /// A VM of which nothing is known yet.
+    /// A VM without any known property.
     fn new(vm: Reference) -> Self {
         Self {
             vm,
@@ -117,7 +117,7 @@ impl Found {
         }
     }
 
-    /// One of which the vCenter begins to tell.
+    /// A VM that the vCenter's updates begin to describe.
     pub fn told(vm: Reference) -> Self {
         Self { is_told: true, ..Self::new(vm) }
     }
@@ -128,7 +128,7 @@ impl Found {
         Some(found)
     }
 
-    /// Notes a property; `None`: it has no value.
+    /// Sets a property; `None`: the property has no value.
     pub fn set(&mut self, path: &str, value: Option<Node>) {
         let text = || value.map(text_of).unwrap_or_default();
         match path {
@@ -159,7 +159,7 @@ impl Found {
         self.cpus.unwrap_or_default()
     }
 
-    /// It is being made, or cannot be read: nothing is known of it but its name.
+    /// Whether the VM is being created or cannot be read. Then only its name is known.
     pub fn is_unknown(&self) -> bool {
         self.cpus.is_none()
     }
@@ -168,7 +168,7 @@ impl Found {
         self.uuid == Some(vm.0)
     }
 
-    /// Why it does not run, in the words of the vCenter.
+    /// Why the VM does not run, with the vCenter's message.
     fn trouble(&self) -> Option<String> {
         match (self.connection.as_str(), self.power.as_str(), self.question.as_str()) {
             ("connected" | "", power, "") if power != "suspended" => None,
@@ -178,7 +178,7 @@ impl Found {
         }
     }
 
-    /// The machine that it was made for. A copy of such a VM carries its mark too, but has neither its UUID nor its name.
+    /// The owner of the VM. A copy of the VM carries its mark too, but has neither its UUID nor its name.
     pub fn key(&self) -> Option<MachineKey> {
         MachineKey::of_mark(&self.mark, &self.machine).filter(|key| self.is_ours(key))
     }
@@ -192,17 +192,17 @@ impl Found {
         self.mark.is_empty()
     }
 
-    /// Whether its mark names that machine, in whatever cluster.
+    /// Whether the mark names that machine, in any cluster.
     pub fn is_marked_for(&self, key: &MachineKey) -> bool {
         key.is_named_by(&self.mark)
     }
 
-    /// Why it cannot be read, if it is not just being made.
+    /// Why the VM cannot be read, unless it is just being created.
     pub fn unreadable(&self) -> Option<DriverError> {
         unreadable(&self.present())
     }
 
-    /// Whether its directory may have the file of a drive.
+    /// Whether the VM's directory may have the file of a drive.
     pub fn has_drive(&self) -> bool {
         self.seed.starts_with(DRIVE)
     }
@@ -235,13 +235,13 @@ impl Found {
     }
 }
 
-/// Why a VM of which only the name is known does not become more.
+/// The error for a VM that has a name but cannot be read.
 pub fn unreadable(present: &Present) -> Option<DriverError> {
     let trouble = present.trouble.as_ref().filter(|_| present.power == Power::Creating)?;
     Some(DriverError::Invalid(format!("its VM cannot be read: {trouble}")))
 }
 
-/// Reads a VM; `None`: it is not there any more.
+/// Reads a VM; `None`: the VM does not exist any more.
 pub async fn read(client: &Client, vm: &Reference) -> Result<Option<Found>, Error> {
     client.of_one(vm, "VirtualMachine", &paths(), Found::read).await
 }
@@ -255,7 +255,7 @@ pub fn mark(key: &MachineKey) -> [Element; 2] {
     [option(MARK, &key.owner_mark()), option(MACHINE, &key.name)]
 }
 
-/// What a clone gets of its seed: all of it, or that a drive is to come.
+/// The part of the seed that a clone gets: all values, or the note that a drive follows.
 pub fn seed_of_clone(given: &Seed) -> Vec<Element> {
     match given {
         Seed::GuestInfo(values) => seed(values),
@@ -263,18 +263,18 @@ pub fn seed_of_clone(given: &Seed) -> Vec<Element> {
     }
 }
 
-/// The values that a guest is given.
+/// The values that a guest gets, with their digest.
 pub fn seed(values: &BTreeMap<String, String>) -> Vec<Element> {
     values.iter().map(|(key, value)| option(key, value)).chain([seeded(&digest_of(values))]).collect()
 }
 
-/// The values that a guest is given, emptied: an empty value is none.
+/// The same keys with empty values: an empty value removes the key.
 pub fn no_seed() -> Vec<Element> {
     let keys = crate::bootstrap::delivery::guest_info::KEYS;
     keys.iter().map(|key| option(key, "")).chain([seeded("")]).collect()
 }
 
-/// Says which seed the guest has been given.
+/// Records which seed the guest was given.
 pub fn seeded(digest: &str) -> Element {
     option(SEED, digest)
 }
@@ -295,21 +295,21 @@ fn digest_of(values: &BTreeMap<String, String>) -> String {
     data_encoding::HEXLOWER.encode(&digest.finalize())
 }
 
-/// How long it is remembered that a VM was destroyed.
+/// How long a destroyed VM is remembered.
 const GONE: Duration = Duration::from_secs(300);
 
-/// What is remembered of VMs: one request less for each look. A reference is never used for another VM.
+/// The remembered VMs, which save one request per observation. A vCenter never uses a reference for another VM.
 #[derive(Default)]
 pub struct Known(HashMap<VmUuid, Memory>);
 
-/// What is remembered of a VM.
+/// The remembered state of a VM.
 #[derive(Clone)]
 pub enum Memory {
-    /// It is being cloned since then.
+    /// The VM has been in cloning since then.
     Cloning(Instant),
-    /// It was read.
+    /// The VM was read.
     Is(Reference),
-    /// It was destroyed then.
+    /// The VM was destroyed then.
     Gone(Instant),
 }
 
@@ -326,7 +326,7 @@ impl Known {
         self.0.remove(&vm);
     }
 
-    /// Forgets those that were destroyed some time ago.
+    /// Forgets the VMs that were destroyed some time ago.
     pub fn tidy(&mut self) {
         self.0.retain(|_, memory| !matches!(memory, Memory::Gone(since) if since.elapsed() > GONE));
     }

@@ -1,4 +1,4 @@
-//! A VM group of the cluster that machines are put into, for rules of DRS that an administrator makes: e.g. that Windows runs only on the
+//! The cluster's VM group for the machines, which an administrator's DRS rules use: e.g. Windows runs only on the
 //! hosts that are licensed for it.
 
 use super::client::Client;
@@ -16,7 +16,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group of that name, of the cluster of a resource pool.
+    /// Finds the group of that name in the cluster of a resource pool.
     pub async fn find(client: &Client, pool: &Reference, name: &str) -> Result<Self, DriverError> {
         let missing = |why: String| DriverError::Missing {
             thing: Thing::Placement,
@@ -47,7 +47,7 @@ impl Group {
         Ok(Self { cluster, name, members })
     }
 
-    /// What the credentials lack for changing it.
+    /// The privileges for changing the group that the credentials lack.
     pub async fn lacks(&self, client: &Client) -> Result<Vec<String>, DriverError> {
         let lacking = client.lacking(&self.cluster, &["Host.Inventory.EditCluster"]).await?;
         Ok(lacking.into_iter().map(|privilege| format!("{privilege} on the cluster")).collect())
@@ -57,7 +57,7 @@ impl Group {
         self.members.contains(vm)
     }
 
-    /// The change that adds a VM. It names all members: a vCenter knows no other.
+    /// The change that adds a VM. It names all members: a vCenter offers no other change.
     pub fn with(&self, vm: &Reference) -> Element {
         let members = self.members.iter().chain([vm]).map(|vm| vm.element("vm"));
         let group = typed("info", "ClusterVmGroup").with(element("name").text(&self.name)).with_all(members);

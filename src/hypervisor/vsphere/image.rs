@@ -1,4 +1,4 @@
-//! Images, and what is asked for when a VM is cloned from one.
+//! Images, and the request that clones a VM from an image.
 
 use roxmltree::Node;
 
@@ -13,7 +13,7 @@ use crate::hypervisor::fresh::listed;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, Thing, VmSpec};
 
-/// A template, or a VM that serves as one.
+/// A template, or a VM that serves as a template.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub name: String,
@@ -37,13 +37,13 @@ struct Disk {
 #[derive(Clone, Debug)]
 struct Interface {
     key: i64,
-    /// Its type, e.g. `VirtualVmxnet3`.
+    /// The type of the interface, e.g. `VirtualVmxnet3`.
     kind: String,
 }
 
-/// Types of network interfaces.
+/// The types of network interfaces.
 const INTERFACES: [&str; 6] = ["VirtualVmxnet3", "VirtualE1000e", "VirtualE1000", "VirtualVmxnet2", "VirtualPCNet32", "VirtualSriovEthernetCard"];
-/// The unit that a SCSI controller itself has.
+/// The unit that the SCSI controller itself takes.
 const OWN_UNIT: i64 = 7;
 const MOST_CORES: u32 = 64;
 
@@ -66,7 +66,7 @@ impl Image {
         }
     }
 
-    /// Looks in all folders of the datacenter.
+    /// Searches all folders of the datacenter.
     async fn search(client: &Client, root: &str, name: &str) -> Result<Reference, DriverError> {
         let folder = client.find_path(root).await?;
         let paths = ["name", "config.template"].map(str::to_owned);
@@ -124,7 +124,7 @@ impl Image {
         &self.vm
     }
 
-    /// Whether a machine gets a linked clone; an error says why it cannot be made from this image.
+    /// Whether a machine gets a linked clone; an error says why the image does not fit the machine.
     pub fn is_linked(&self, spec: &VmSpec, mode: CloneMode) -> Result<bool, DriverError> {
         let name = &self.name;
         let invalid = |text: String| Err(DriverError::Invalid(text));
@@ -152,7 +152,7 @@ impl Image {
         }
     }
 
-    /// What CloneVM_Task is asked for. Elements are in the order of VMware's definition, which a vCenter insists on.
+    /// The specification for CloneVM_Task. Elements are in the order of VMware's definition, which a vCenter requires.
     pub fn clone_spec(&self, key: &MachineKey, spec: &VmSpec, asked: &Asked) -> Result<Element, DriverError> {
         let linked = self.is_linked(spec, asked.mode)?;
         let move_type = if linked { "createNewChildDiskBacking" } else { "moveAllDiskBackingsAndConsolidate" };
@@ -195,7 +195,7 @@ impl Image {
         let of_image = self.interfaces.iter().map(Some).chain(std::iter::repeat(None));
         for ((network, interface), key) in asked.networks.iter().zip(of_image).zip(100_i64..) {
             match (interface, network) {
-                // As it is in the image.
+                // The interface stays as it is in the image.
                 (Some(_), None) => {}
                 (Some(interface), Some(network)) => changes.push(change("edit", None, card(&interface.kind, interface.key, network))),
                 (None, Some(network)) => changes.push(change("add", None, card("VirtualVmxnet3", -key, network))),
@@ -218,19 +218,19 @@ impl Image {
     }
 }
 
-/// What a clone is asked for beside the machine's spec.
+/// The parameters of a clone beside the machine's spec.
 pub struct Asked<'a> {
     pub place: &'a Place,
     pub mode: CloneMode,
-    /// One for each interface; `None`: that of the image's interface.
+    /// One network per interface; `None`: the network of the image's interface.
     pub networks: &'a [Option<Network>],
-    /// What the guest is given.
+    /// The seed for the guest.
     pub seed: Vec<Element>,
-    /// The VM is complete once it is cloned, and starts.
+    /// Whether the VM starts when it is cloned, because it is complete then.
     pub starts: bool,
 }
 
-/// One socket, or as few as need be.
+/// The cores per socket for one socket, or for as few sockets as possible.
 fn cores_per_socket(cpus: u32) -> u32 {
     (1..=cpus.min(MOST_CORES)).rev().find(|cores| cpus.is_multiple_of(*cores)).unwrap_or(1)
 }

@@ -1,5 +1,5 @@
-//! Images of content libraries: `library:LIBRARY/ITEM`. The item of a VM template stands for a template of the inventory, which is cloned
-//! like any other.
+//! Images of content libraries: `library:LIBRARY/ITEM`. The item of a VM template names a template of the inventory, which is cloned
+//! like any other template.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,13 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
 use crate::vm::Thing;
 
-/// How such an image begins.
+/// The prefix of an image in a content library.
 const SCHEME: &str = "library:";
 const LIBRARIES: &str = "/rest/com/vmware/content/library";
 const ITEMS: &str = "/rest/com/vmware/content/library/item";
 /// The type of an item that is a VM template.
 const VM_TEMPLATE: &str = "vm-template";
-/// As many names are read to be listed in an error.
+/// The most names that are read for the list in an error.
 const LISTED: usize = 20;
 
 /// An item of a content library.
@@ -27,7 +27,7 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// `None`: the image is not one of a content library.
+    /// Parses the name of an image; `None`: the image is not in a content library.
     pub fn of(image: &'a str) -> Option<Result<Self, DriverError>> {
         let (library, name) = image.strip_prefix(SCHEME)?.split_once('/').unwrap_or_default();
         Some(if library.is_empty() || name.is_empty() {
@@ -37,7 +37,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// The VM template that the item stands for.
+    /// Finds the VM template that the item names.
     pub async fn template(self, client: &Client) -> Result<Reference, DriverError> {
         let rest = Rest::begin(client).await?;
         let found = self.find(client, &rest).await;
@@ -88,12 +88,12 @@ impl<'a> Item<'a> {
 
 fn ids(answer: Option<Value>) -> Vec<String> {
     let Some(Value::Array(ids)) = answer else { return Vec::new() };
-    // Ids become parts of paths.
+    // The ids become parts of paths.
     let is_id = |id: &String| id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     ids.into_iter().filter_map(|id| id.as_str().map(str::to_owned)).filter(is_id).collect()
 }
 
-/// The names of libraries or items, for an error.
+/// Reads the names of libraries or items, for an error.
 async fn names(rest: &Rest<'_>, path: &str, ids: &[String]) -> Result<String, DriverError> {
     let mut names = Vec::new();
     for id in ids.iter().take(LISTED) {

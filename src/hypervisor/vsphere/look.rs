@@ -1,4 +1,4 @@
-//! Looking at a machine's VM and at tasks: what the vCenter has told is believed where it can be, and asked for where not.
+//! Observes a machine's VM and tasks: from the vCenter's updates where they are current, otherwise by requests.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::vm::{Journal, MachineKey, Present};
 
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
-/// How long a call waits for a task that is usually short, and when it looks first; then less and less often.
+/// How long a call waits for a task that is usually short, and the delay before its first check. Later delays grow.
 const SHORT_TASK: Duration = Duration::from_secs(20);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// By when the vCenter has told of a task that it began, or of what a task has changed.
+/// The time by which the vCenter has reported a task that it began, or the changes of a task.
 const TOLD_BY: Duration = Duration::from_secs(3);
 
-/// What has become of a clone.
+/// The result of a clone.
 pub enum Cloned {
     Running,
     Is(Box<Found>),
-    /// Only a look can say.
+    /// Only an observation can tell.
     Unknown,
 }
 
 impl VsphereDriver {
-    /// What has the name or UUID of a machine's VM, ours or not. `None` proves that there is none.
+    /// Finds the VM with the name or UUID of the machine, ours or not. `None` proves that no such VM exists.
     pub async fn find(&self, key: &MachineKey) -> Result<Option<Found>, DriverError> {
         match self.client.mirror().find(key) {
             Some(found) => {
@@ -40,8 +40,8 @@ impl VsphereDriver {
         }
     }
 
-    /// Without what was told: a VM is neither with its UUID in the whole vCenter, nor with its name in the folder, where it is seen while it
-    /// is being cloned. That nothing in the folder has the name may have been told (`believes`); and all, of one that we have destroyed.
+    /// Finds the VM without the cached VMs: by its UUID in the whole vCenter and by its name in the folder, where it is visible while it is
+    /// being cloned. With `believes`, the cache may prove that the folder has no such name; for a VM that we destroyed this proves its absence.
     pub async fn find_by_request(&self, key: &MachineKey, believes: bool) -> Result<Option<Found>, DriverError> {
         let memory = self.known.lock().await.get(key.vm);
         if let Some(Memory::Is(vm)) = &memory {
@@ -51,7 +51,7 @@ impl VsphereDriver {
             self.known.lock().await.forget(key.vm);
         }
         let (folder, name) = (self.place().await?.folder, name_of(key));
-        // Of a clone that we have just begun it may not have been told yet.
+        // The cache may not show a clone that we have just begun.
         let believes = believes && !matches!(memory, Some(Memory::Cloning(_)));
         let named = if believes { self.client.mirror().named(&folder, &name) } else { None };
         if let (Some(Memory::Gone(_)), Some(None)) = (&memory, &named) {
@@ -82,7 +82,7 @@ impl VsphereDriver {
         }
     }
 
-    /// A VM of which was only told is read, and its mark compared, before it is destroyed; `None`: it is not there any more.
+    /// Reads a VM that is only cached and compares its mark, before the VM is destroyed; `None`: the VM does not exist any more.
     pub async fn confirmed(&self, key: &MachineKey, found: Found) -> Result<Option<Found>, DriverError> {
         if !found.is_told {
             return Ok(Some(found));
@@ -98,8 +98,8 @@ impl VsphereDriver {
         }
     }
 
-    /// All VMs in the folder. They are read once in a while as long as guests talk (`is_talking`): a guest's words are one key of many, and
-    /// not every vCenter may tell when one key has changed.
+    /// All VMs in the folder. While guests report (`is_talking`), the VMs are also read from time to time: a guest's report is one key of many,
+    /// and not every vCenter may report that one key has changed.
     pub async fn all(&self, is_talking: bool) -> Result<Vec<Found>, DriverError> {
         let folder = self.place().await?.folder;
         let mut listed = self.listed.lock().await;
@@ -116,7 +116,7 @@ impl VsphereDriver {
         Ok(found)
     }
 
-    /// How a VM is, with what the vCenter warns of.
+    /// The state of a VM, with the warning about the vCenter's alarms.
     pub async fn present(&self, found: &Found) -> Present {
         Present { warning: self.alarms.warning(&self.client, &found.alarms).await, ..found.present() }
     }
@@ -130,7 +130,7 @@ impl VsphereDriver {
         Ok(found)
     }
 
-    /// How a task is that was begun then, or at some time.
+    /// The state of a task that began at `since`, or at an unknown time.
     pub async fn task(&self, task: &str, since: Option<Instant>) -> Result<TaskState, Error> {
         let mirror = self.client.mirror();
         match mirror.task(task) {
@@ -140,20 +140,20 @@ impl VsphereDriver {
         }
     }
 
-    /// Whether a task that was begun some time ago goes on. Of all that do is told.
+    /// Whether a task that was begun some time ago still runs. The vCenter's updates name all running tasks.
     pub async fn is_running(&self, task: &str) -> Result<bool, Error> {
         let mirror = self.client.mirror();
         let state = if mirror.is_live() { mirror.task(task) } else { Some(self.client.task(task).await?) };
         Ok(state == Some(TaskState::Running))
     }
 
-    /// What has become of the clone that the journal names. While it is made, that is at most one request for each look.
+    /// The state of the clone that the journal names. During the clone this takes at most one request per call.
     pub async fn cloned(&self, key: &MachineKey, journal: &Journal) -> Result<Cloned, DriverError> {
         let Some(task) = journal.get(CLONE) else { return Ok(Cloned::Unknown) };
         let memory = self.known.lock().await.get(key.vm);
         let since = match memory {
             Some(Memory::Is(_) | Memory::Gone(_)) => {
-                // A VM may be seen before its task has ended.
+                // A VM may be visible before its task has ended.
                 let is_running = self.client.mirror().task(task) == Some(TaskState::Running);
                 return Ok(if is_running { Cloned::Running } else { Cloned::Unknown });
             }
@@ -178,7 +178,7 @@ impl VsphereDriver {
         matches!(self.known.lock().await.get(key.vm), Some(Memory::Cloning(since)) if since.elapsed() < TOLD_BY)
     }
 
-    /// When to look at a clone again: after as long as it has taken so far.
+    /// When to poll a clone again: after as long as it has taken so far.
     pub async fn next_poll(&self, key: &MachineKey) -> DriverStep {
         let after = match self.known.lock().await.get(key.vm) {
             Some(Memory::Cloning(since)) => since.elapsed().clamp(SHORTEST_LOOK, LONGEST_LOOK),
@@ -187,7 +187,7 @@ impl VsphereDriver {
         DriverStep::Wait { after }
     }
 
-    /// Waits for a short task of that VM, and until it is told that the VM is as it should be then (`None`: gone). `false`: it goes on.
+    /// Waits for a short task of that VM, and until the cache shows the VM as it should be then (`None`: deleted). `false`: the task still runs.
     pub async fn is_done(
         &self,
         vm: &Reference,
@@ -208,7 +208,7 @@ impl VsphereDriver {
         let mut news = mirror.news();
         loop {
             if mirror.is_live() {
-                // The news may be older than the wait: it is only the time to look.
+                // The notification may be older than the wait: it is only the time to check.
                 let _ = timeout(TOLD_BY, news.changed()).await;
             } else {
                 sleep(look).await;

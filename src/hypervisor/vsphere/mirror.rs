@@ -1,5 +1,5 @@
-//! What a vCenter has told of the VMs in our folders and of tasks. A look at it costs no request. It is behind by as long as a message
-//! takes, so it decides nothing that cannot be taken back: what is destroyed is read again.
+//! A cache of the VMs in our folders and of tasks, which the vCenter's updates fill. A lookup costs no request. The cache is behind by the
+//! delay of an update, so it decides nothing irreversible: a VM is read again before it is destroyed.
 
 use std::collections::HashMap;
 
@@ -15,35 +15,35 @@ use super::found::Found;
 use super::soap::{Reference, child, children, text_at};
 use crate::vm::MachineKey;
 
-/// Tasks and early VMs that are remembered; of those that are forgotten the vCenter is asked.
+/// The most tasks and early VMs that are remembered; the state of a forgotten one is requested from the vCenter.
 const MOST: usize = 4096;
 
 #[derive(Default)]
 pub struct Mirror {
     told: Mutex<Told>,
-    /// Something was told.
+    /// Notifies about every update.
     news: watch::Sender<()>,
-    /// A VM has come, gone or changed.
+    /// Notifies when a VM was created, deleted or changed.
     changes: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct Told {
-    /// All that is there was told, and what changes is.
+    /// The cache is complete, and updates arrive.
     is_live: bool,
-    /// Something may not be read: nothing is believed.
+    /// Some property may not be read: the cache is not used.
     is_partial: bool,
-    /// How many requests to be told were begun.
+    /// The number of requests for updates that were begun.
     requests: u64,
-    /// Folders by the filter that tells of them.
+    /// The folders by the filter that reports them.
     folders: HashMap<String, Reference>,
     vms: HashMap<Reference, Vm>,
     tasks: HashMap<String, Task>,
-    /// VMs that we have read, made or destroyed before we were told of them. A reference is never used for another VM.
+    /// VMs that we have read, changed or destroyed before an update showed them. A vCenter never uses a reference for another VM.
     early: HashMap<Reference, (Early, Instant)>,
 }
 
-/// What we know of a VM before we are told of it.
+/// Our knowledge of a VM before an update shows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Early {
     Read,
@@ -52,7 +52,7 @@ enum Early {
 }
 
 impl Early {
-    /// Whether it is missing in what was told; one of which nothing was told for so long is in another folder, or gone.
+    /// Whether an update should still show the VM; a VM without an update for a whole tick is in another folder or was deleted.
     fn is_missing((early, since): &(Self, Instant)) -> bool {
         *early != Self::Destroyed && since.elapsed() < CAPS.tick
     }
@@ -61,27 +61,27 @@ impl Early {
 struct Vm {
     folder: Reference,
     found: Found,
-    /// We have changed it during that request, and were not told so. The answer to it may be older than the change.
+    /// We changed the VM during that request, and no update shows the change. The answer to the request may be older than the change.
     doubted: Option<u64>,
 }
 
 impl Mirror {
-    /// These filters begin to tell of these folders.
+    /// Starts a new cache for these filters and their folders.
     pub fn begin(&self, folders: HashMap<String, Reference>) {
         *self.told.lock() = Told { folders, ..Told::default() };
     }
 
-    /// A request begins to be told of what has changed before it and will change.
+    /// Counts a request for updates. The answer has the changes before the request and after it.
     pub fn ask(&self) {
         self.told.lock().requests += 1;
     }
 
-    /// What had changed before the last request is told, even if that is nothing.
+    /// Marks the last request as answered: all changes before the request are in the cache, even if there were none.
     pub fn settle(&self) {
         self.told.lock().settle();
     }
 
-    /// All that is there was told; `false`: not all may be read.
+    /// Marks the cache as complete; `false`: some VMs may not be read.
     pub fn is_whole(&self) -> bool {
         let mut told = self.told.lock();
         told.settle();
@@ -94,14 +94,14 @@ impl Mirror {
         is_live
     }
 
-    /// Nothing is told any more. A listing finds out why.
+    /// Empties the cache: no more updates arrive. A listing finds out why.
     pub fn end(&self) {
         *self.told.lock() = Told::default();
         self.changes.send_replace(());
         self.news.send_replace(());
     }
 
-    /// Notes a set of updates.
+    /// Applies a set of updates.
     pub fn apply(&self, set: Node) {
         let mut has_changed = false;
         let mut told = self.told.lock();
@@ -122,7 +122,7 @@ impl Mirror {
         self.told.lock().is_live
     }
 
-    /// A machine's own VM.
+    /// Finds a machine's own VM.
     pub fn find(&self, key: &MachineKey) -> Option<Found> {
         let told = self.told.lock();
         let mut ours = told.vms.values().filter(|vm| vm.found.has_uuid(key.vm) && vm.found.is_ours(key));
@@ -134,14 +134,14 @@ impl Mirror {
         told.vms.get(vm).filter(|vm| told.is_live && vm.doubted.is_none()).map(|vm| vm.found.clone())
     }
 
-    /// What has that name in a folder; `None`: of that folder nothing is told.
+    /// Finds the VM of that name in a folder; `None`: the cache does not cover the folder.
     pub fn named(&self, folder: &Reference, name: &str) -> Option<Option<Reference>> {
         let told = self.told.lock();
         let mut named = told.vms.values().filter(|vm| vm.folder == *folder && vm.found.name == name);
         told.tells_of(folder).then(|| named.next().map(|vm| vm.found.vm.clone()))
     }
 
-    /// The VMs in a folder; `None`: of that folder, or of one of them, it is not told how it is.
+    /// The VMs in a folder; `None`: the cache does not cover the folder, or lacks the state of one of its VMs.
     pub fn all(&self, folder: &Reference) -> Option<Vec<Found>> {
         let told = self.told.lock();
         let vms = || told.vms.values().filter(|vm| vm.folder == *folder);
@@ -149,23 +149,23 @@ impl Mirror {
         (told.tells_of(folder) && !is_behind).then(|| vms().map(|vm| vm.found.clone()).collect())
     }
 
-    /// How a task is, if that was told.
+    /// The state of a task, if an update has reported it.
     pub fn task(&self, id: &str) -> Option<TaskState> {
         let told = self.told.lock();
         told.tasks.get(id).filter(|_| told.is_live).and_then(Task::state)
     }
 
-    /// A task was asked for. What is told of it later may be older.
+    /// Notes a task that was requested. A later update may have an older state.
     pub fn asked(&self, id: &str, task: Task) {
         self.told.lock().note_task(id.to_owned(), |known| *known = task);
     }
 
-    /// It is in our folder: until that is told, the folder is read.
+    /// Notes that a VM is in our folder: until an update shows the VM, the folder is read.
     pub fn read(&self, vm: &Reference) {
         self.told.lock().note_early(vm, Early::Read);
     }
 
-    /// It was changed, and that is not told: it is read until a request that begins later is answered.
+    /// Notes that a VM has changed without an update: the VM is read until a request that begins later is answered.
     pub fn note_error(&self, vm: &Reference) {
         let mut told = self.told.lock();
         let during = told.requests;
@@ -175,19 +175,19 @@ impl Mirror {
         }
     }
 
-    /// It was destroyed, whatever is told of it later.
+    /// Notes that a VM was destroyed, whatever later updates say.
     pub fn forget(&self, vm: &Reference) {
         let mut told = self.told.lock();
         told.vms.remove(vm);
         told.note_early(vm, Early::Destroyed);
     }
 
-    /// Changes when something is told, or nothing is any more.
+    /// Notifies about every update, and about the end of updates.
     pub fn news(&self) -> watch::Receiver<()> {
         self.news.subscribe()
     }
 
-    /// Changes when a VM has come, gone or changed.
+    /// Notifies when a VM was created, deleted or changed.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
@@ -224,7 +224,7 @@ impl Told {
         }
     }
 
-    /// Whether it is about a VM.
+    /// Applies one update; returns whether it is about a VM.
     fn update(&mut self, folder: Option<&Reference>, update: Node) -> bool {
         let Some(object) = child(update, "obj").and_then(Reference::of) else { return false };
         let changes = || children(update, "changeSet").filter_map(|change| Some((text_at(change, &["name"])?, child(change, "val"))));
@@ -256,7 +256,7 @@ impl Told {
                 self.vms.insert(object, Vm { folder: folder.clone(), found, doubted });
                 true
             }
-            // One that was destroyed by us is not known any more.
+            // A VM that we destroyed is not known any more.
             ("VirtualMachine", Some(_), _) => self.vms.get_mut(&object).is_some_and(|vm| {
                 changes().for_each(|(path, value)| vm.found.set(path, value));
                 true
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(mirror.all(&folder), None);
     }
 
-    /// It was off and is on: a late word of something else, such as its seed, does not say that it is off.
+    /// The VM was off and is on: a late update about something else, e.g. its seed, does not mean that it is off.
     #[test]
     fn a_vm_that_is_doubted_is_read_until_a_later_request_is_answered() {
         let (mirror, it) = (Mirror::default(), Reference::new("VirtualMachine", "vm-1"));

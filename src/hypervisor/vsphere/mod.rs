@@ -1,12 +1,12 @@
 //! The `vsphere` driver: VMs of a vCenter.
 //!
-//! A VM is a clone of a template in one folder, in which its name is unique: of two clones with one name the second is refused. The mark
+//! A VM is a clone of a template in one folder, in which its name is unique: the vCenter refuses a second clone of the name. The mark
 //! is in its extra configuration, under a key that its guest can neither read nor write; guestinfo values carry the seed in and the
-//! guest's words out. A seed may be a CD too, whose file is in the VM's own directory. Nothing is made beside the VM, so nothing is left
-//! when it is gone.
+//! guest's reports out. A seed may also be a CD, whose file is in the VM's own directory. Nothing is created outside the VM, so nothing is
+//! left after its deletion.
 //!
-//! The vCenter tells of what changes ([`updates`], [`mirror`]), so that looks and waits cost no requests. What was told is read again
-//! before anything is destroyed; where nothing is told, everything is asked for.
+//! The vCenter pushes changes ([`updates`], [`mirror`]), so that observing and waiting cost no requests. Cached state is read again
+//! before anything is destroyed; without updates, all state is requested.
 
 mod alarms;
 mod client;
@@ -61,13 +61,13 @@ const CAPS: Caps = Caps {
     reads: 16,
     changes: 8,
 };
-/// Between two looks at a clone, or at a guest that shuts down.
+/// The time between two polls of a clone, or of a guest that shuts down.
 const POLL: Duration = Duration::from_secs(3);
-/// How long the places are believed that were found. Each description finds them again, and so does a request that says that one is gone.
+/// How long the found places are cached. Each description finds them again, and so does a request that fails because one was deleted.
 const PLACES: Duration = Duration::from_secs(900);
-/// How often a VM is put into a group that others change at the same time.
+/// How many times the driver tries to put a VM into a group that others change at the same time.
 const GROUP_TRIES: u32 = 4;
-/// Key of the journal: the task that clones.
+/// The journal's key for the task that clones.
 const CLONE: &str = "clone";
 
 /// One placement in a vCenter.
@@ -80,12 +80,12 @@ pub struct VsphereDriver {
     known: Mutex<Known>,
     alarms: alarms::Names,
     shutdowns: Shutdowns,
-    /// When all VMs were last read, told or not.
+    /// When all VMs were last read by a request.
     listed: Mutex<Option<Instant>>,
 }
 
 impl VsphereDriver {
-    /// Nothing is asked of the vCenter before the first call. Placements with the same address and login share a session.
+    /// Sends nothing to the vCenter before the first call. Placements with the same address and login share a session.
     pub fn new(settings: Vsphere, login: &Login, sessions: &Sessions, wire: Wire) -> Result<Self, DriverError> {
         let client = Arc::new(Client::new(sessions.get(&settings.server, login)?, wire));
         Ok(Self {
@@ -122,7 +122,7 @@ impl VsphereDriver {
         Ok(image)
     }
 
-    /// The networks of a machine's interfaces; `None`: that of the image's interface.
+    /// The networks of a machine's interfaces; `None`: the network of the image's interface.
     async fn networks(&self, spec: &VmSpec) -> Result<Vec<Option<Network>>, DriverError> {
         let mut known = self.networks.lock().await;
         let mut networks = Vec::new();
@@ -157,7 +157,7 @@ impl VsphereDriver {
         let wanted = image.clone_spec(key, spec, &asked)?;
         let task = match self.client.clone_vm(image.vm(), &place.folder, &name_of(key), &wanted).await {
             Err(error) if error.is(&[NOT_FOUND]) => {
-                // Image or place were recreated: look for them at the next try.
+                // The image or a place was recreated: the next try finds it again.
                 self.images.lock().await.clear();
                 *self.place.lock().await = None;
                 return Err(DriverError::Transient("the image, folder, pool or datastore was there and is not".into()));
@@ -171,7 +171,7 @@ impl VsphereDriver {
         Ok(DriverStep::Started { journal })
     }
 
-    /// Something has the name already: another process of ours was faster, or it is not ours.
+    /// Explains why the name is taken: another process of ours was faster, or the VM is not ours.
     async fn duplicate(&self, key: &MachineKey) -> DriverError {
         match self.find_by_request(key, false).await {
             Ok(Some(found)) if !found.is_unknown() && !found.is_ours(key) => self.conflict(&found.name),
@@ -187,7 +187,7 @@ impl VsphereDriver {
 
     async fn clone_failed(&self, key: &MachineKey, journal: &Journal, fault: Option<Fault>) -> DriverStep {
         self.known.lock().await.forget(key.vm);
-        // A snapshot or a disk of the image may be what was missing.
+        // A missing snapshot or disk of the image may be the cause.
         self.images.lock().await.clear();
         let error = match fault {
             Some(fault) if fault.is(&[DUPLICATE_NAME]) => self.duplicate(key).await,
@@ -202,7 +202,7 @@ impl VsphereDriver {
         DriverStep::Failed { journal, error }
     }
 
-    /// A VM that is off gets its seed, if it has not been given it already.
+    /// Gives a VM that is off its seed, unless the VM has this seed already or its seed was taken away.
     async fn reseed(&self, found: &Found, seed: &Seed) -> Result<(), DriverError> {
         let image = SeedImage::from(seed);
         let wanted = found::digest(&image);
@@ -221,7 +221,7 @@ impl VsphereDriver {
         self.is_done(&found.vm, self.client.reconfigure(&found.vm, &spec).await, &[], should).await.map(|_| ())
     }
 
-    /// The seed is taken away. `false`: that goes on.
+    /// Takes the seed away. `false`: the removal still runs.
     async fn unseed(&self, found: &Found) -> Result<bool, DriverError> {
         if found.has_drive() && !self.remove_drive(found).await? {
             return Ok(false);
@@ -231,7 +231,7 @@ impl VsphereDriver {
         self.is_done(&found.vm, self.client.reconfigure(&found.vm, &spec).await, &[], is_seedless).await
     }
 
-    /// The CD is ejected and its file deleted. `false`: that goes on.
+    /// Ejects the CD and deletes its file. `false`: the removal still runs.
     async fn remove_drive(&self, found: &Found) -> Result<bool, DriverError> {
         let Some(slot) = Slot::read(&self.client, &found.vm).await? else { return Ok(true) };
         if let Some(eject) = slot.eject() {
@@ -245,7 +245,7 @@ impl VsphereDriver {
         self.is_done(&found.vm, deletion, &[FILE_NOT_FOUND], |_| true).await
     }
 
-    /// A VM that is off is put into the group that the settings name. Others may change the group at the same time, so it is read again.
+    /// Puts a VM that is off into the group that the settings name. Others may change the group at the same time, so it is read again.
     async fn join_group(&self, vm: &Reference) -> Result<(), DriverError> {
         let Some(name) = &self.settings.vm_group else { return Ok(()) };
         let pool = self.place().await?.pool;

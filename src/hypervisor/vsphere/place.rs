@@ -1,4 +1,4 @@
-//! Where VMs are put: folder, resource pool, datastore and networks, found by the paths of the settings.
+//! The places of VMs: folder, resource pool, datastore and networks, found by the paths of the settings.
 
 use super::client::{Client, Properties, Selection, Through};
 use super::soap::{Reference, text_at, typed};
@@ -14,11 +14,11 @@ pub struct Place {
     pub datacenter: Reference,
     pub folder: Reference,
     pub pool: Reference,
-    /// Or a cluster of datastores, until one of it is chosen.
+    /// A datastore, or a cluster of datastores until one of its datastores is chosen.
     pub datastore: Reference,
 }
 
-/// A datastore of a cluster of them.
+/// A datastore of a datastore cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Store {
     datastore: Reference,
@@ -26,16 +26,16 @@ struct Store {
     free: i64,
 }
 
-/// The type of a cluster of datastores.
+/// The type of a datastore cluster.
 const STORAGE_POD: &str = "StoragePod";
 
-/// Path of the folder that VMs are made in.
+/// The path of the folder in which VMs are created.
 pub fn folder_path(settings: &Vsphere) -> String {
     let below = settings.folder.as_ref().map(|folder| format!("/{folder}")).unwrap_or_default();
     format!("{}/vm{below}", settings.datacenter)
 }
 
-/// What the hosts of a pool have in all.
+/// The total capacity of a pool's hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     pub cpus: Option<i64>,
@@ -70,7 +70,7 @@ impl Place {
         Ok(place)
     }
 
-    /// With the datastore of a cluster of them that has the most room at the moment.
+    /// Replaces a datastore cluster by its datastore with the most free space at the moment.
     pub async fn with_datastore(mut self, client: &Client, settings: &Vsphere) -> Result<Self, DriverError> {
         if self.datastore.kind != STORAGE_POD {
             return Ok(self);
@@ -103,7 +103,7 @@ impl Place {
         Ok(read.await?.unwrap_or_default())
     }
 
-    /// What the credentials lack for making and removing VMs here.
+    /// The privileges for creating and removing VMs here that the credentials lack.
     pub async fn lacks(&self, client: &Client) -> Result<Vec<String>, DriverError> {
         const NEEDED: [(&str, &[&str]); 3] = [
             (
@@ -135,7 +135,7 @@ impl Place {
         Ok(lacks)
     }
 
-    /// Whether seeds may be CDs here, whose files are written to the datastore.
+    /// Checks whether seeds may be CDs here: their files are written to the datastore.
     pub async fn admits_drives(&self, client: &Client) -> Result<(), DriverError> {
         const NEEDED: [(&str, &[&str]); 2] = [
             ("datastore", &["Datastore.FileManagement"]),
@@ -177,7 +177,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// The network of that name in the datacenter.
+    /// Finds the network of that name in the datacenter.
     pub async fn find(client: &Client, datacenter: &Reference, name: &str) -> Result<Self, DriverError> {
         let paths = ["name".to_owned()];
         let through = Some(Through { kind: "Datacenter", path: "network", deep: false });

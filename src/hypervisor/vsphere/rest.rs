@@ -1,4 +1,4 @@
-//! The REST API of a vCenter, for what is not in the SOAP API. A session of it lasts for one search.
+//! The REST API of a vCenter, for functions that the SOAP API lacks. Its session lasts for one search.
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -26,12 +26,12 @@ impl<'a> Rest<'a> {
         Ok(Self { client, token })
     }
 
-    /// It would end by itself after some minutes, so it does no harm if this fails.
+    /// Ends the session. The vCenter ends it after some minutes anyway, so a failure does no harm.
     pub async fn end(self) {
         let _ = send(self.client, "LogoutRest", Method::DELETE, SESSION, Proof::Token(&self.token), None).await;
     }
 
-    /// `None`: there is no such thing.
+    /// Reads a resource; `None`: the resource does not exist.
     pub async fn get(&self, name: &'static str, path: &str) -> Result<Option<Value>, DriverError> {
         Ok(send(self.client, name, Method::GET, path, Proof::Token(&self.token), None).await?)
     }
@@ -41,7 +41,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Makes a request that changes nothing that lasts; gives what is in the answer's `value`.
+/// Makes a request that changes nothing permanent; returns the `value` of the answer.
 async fn send(
     client: &Client,
     name: &'static str,
@@ -75,7 +75,7 @@ async fn send(
     client.wire().read(name, work).await
 }
 
-/// What an error says for people.
+/// The message of an error for people.
 fn message(answer: &Value) -> String {
     let messages = answer.pointer("/value/messages").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = messages.filter_map(|message| message.get("default_message")?.as_str()).collect();

@@ -1,5 +1,5 @@
-//! The session at a vCenter: one per address and login, shared by all placements in it. One that has expired is recreated in the middle of
-//! a call, which goes on.
+//! The session at a vCenter: one per address and login, shared by all placements in it. An expired session is recreated in the middle of
+//! a call, and the call continues.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::hypervisor::wire::{Effect, Wire};
 use crate::hypervisor::xml::{Element, element};
 use crate::registry::Registry;
 
-/// Keys of the Secret.
+/// The keys of the Secret.
 const USER: &str = "username";
 const PASSWORD: &str = "password";
 
@@ -29,7 +29,7 @@ const PASSWORD: &str = "password";
 pub struct Sessions(Registry<(String, Login), Session>);
 
 impl Sessions {
-    /// The session of that login at that address. Nothing is sent before its first call.
+    /// Returns the session of that login at that address. Nothing is sent before its first call.
     pub fn get(&self, server: &str, login: &Login) -> Result<Arc<Session>, DriverError> {
         self.0.try_get((server.to_owned(), login.clone()), || Session::new(server, login))
     }
@@ -42,23 +42,23 @@ pub struct Session {
     current: Mutex<Current>,
     pub mirror: Mirror,
     pub following: Following,
-    /// Held while a group of a cluster is changed: a change names all of its members.
+    /// Held while a group of a cluster is changed: a change names all members of the group.
     pub groups: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Current {
     open: Option<Arc<Open>>,
-    /// The vCenter of the first login: one of another id is another one.
+    /// The id of the vCenter at the first login: another id means another vCenter.
     known: Option<String>,
 }
 
-/// A session that has begun, and what its vCenter says of itself.
+/// An open session, and the vCenter's description of itself.
 pub struct Open {
     cookie: String,
-    /// What permissions are asked for by.
+    /// The session's key, which requests for permissions name.
     pub key: String,
-    /// Identity of the vCenter.
+    /// The identity of the vCenter.
     pub instance: String,
     /// E.g. `VMware vCenter Server 8.0.3 build-24022515`.
     pub product: String,
@@ -93,12 +93,12 @@ impl Session {
         &self.connection
     }
 
-    /// User and password.
+    /// The user and the password.
     pub fn credentials(&self) -> (&str, &SecretString) {
         (&self.user, &self.password)
     }
 
-    /// The session; it is begun if there is none.
+    /// Returns the session, and begins one if none is open.
     pub async fn open(&self, wire: &Wire) -> Result<Arc<Open>, DriverError> {
         let mut current = self.current.lock().await;
         if let Some(open) = &current.open {
@@ -117,7 +117,7 @@ impl Session {
         Ok(open)
     }
 
-    /// Makes a request in the session. A request that is refused because the session has ended has done nothing.
+    /// Makes a request in the session. A request that is refused because the session has ended has changed nothing.
     pub async fn call(&self, wire: &Wire, name: &'static str, effect: Effect, request: impl Fn(&Open) -> Element) -> Result<Answer, Error> {
         let open = self.open(wire).await?;
         match self.send(wire, name, effect, &request(&open), Some(&open.cookie)).await {
@@ -154,7 +154,7 @@ impl Session {
         Err(DriverError::Transient("the session of the vCenter ends again and again".into()))
     }
 
-    /// Another call may have begun a new one already.
+    /// Drops the ended session. Another call may have begun a new one already.
     async fn forget(&self, ended: &Arc<Open>) {
         let mut current = self.current.lock().await;
         if current.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, ended)) {
@@ -207,7 +207,7 @@ impl Session {
         let work = async {
             let response = self.connection.post(envelope(request), cookie).await.map_err(|lost| lost.error(effect))?;
             let answer = Answer::new(response.text).map_err(|error| match (error, effect) {
-                // It may have been done.
+                // The change may have been made.
                 (Error::Driver(DriverError::Transient(text)), Effect::Changes) => DriverError::Unknown(text).into(),
                 (error, _) => error,
             })?;

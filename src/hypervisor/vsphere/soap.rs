@@ -1,4 +1,4 @@
-//! SOAP as vSphere speaks it: one element in an envelope, and references to managed objects.
+//! SOAP as vSphere uses it: one element in an envelope, and references to managed objects.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::hypervisor::xml::{Element, element};
 const ENVELOPE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// A reference to something that the vCenter manages, e.g. a VM.
+/// A reference to an object that the vCenter manages, e.g. a VM.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
     pub kind: String,
@@ -57,7 +57,7 @@ pub fn envelope(request: &Element) -> String {
     )
 }
 
-/// An answer that is no fault.
+/// An answer that is not a fault.
 #[derive(Debug)]
 pub struct Answer(String);
 
@@ -68,7 +68,7 @@ impl Answer {
         if let Some(fault) = body.children().find(|node| node.has_tag_name((ENVELOPE, "Fault"))) {
             return Err(Error::Fault(Fault::of_answer(fault)));
         }
-        // Properties of objects are left out one by one.
+        // A vCenter leaves out properties of objects one by one, each with a fault.
         let missing = body.descendants().filter(|node| node.tag_name().name() == "missingSet").filter_map(|node| child(node, "fault"));
         if let Some(fault) = missing.map(Fault::of_localized).find(|fault| fault.is(&[NOT_AUTHENTICATED])) {
             return Err(Error::Fault(fault));
@@ -76,7 +76,7 @@ impl Answer {
         Ok(Self(text))
     }
 
-    /// What `read` makes of the values that were returned.
+    /// The results of `read` for the returned values.
     pub fn values<T>(&self, read: impl FnMut(Node) -> Option<T>) -> Result<Vec<T>, Error> {
         let document = Document::parse(&self.0).map_err(|error| unreadable(&error))?;
         let body = document.descendants().find(|node| node.has_tag_name((ENVELOPE, "Body")));
@@ -84,7 +84,7 @@ impl Answer {
         Ok(children(response, "returnval").filter_map(read).collect())
     }
 
-    /// The one value that was returned, if any.
+    /// The single returned value, if any.
     pub fn value<T>(&self, read: impl FnMut(Node) -> Option<T>) -> Result<Option<T>, Error> {
         Ok(self.values(read)?.into_iter().next())
     }
@@ -106,12 +106,12 @@ pub fn text_of<'a>(node: Node<'a, '_>) -> &'a str {
     node.text().unwrap_or_default().trim()
 }
 
-/// The text of a child of a child …
+/// The text of the element at the path of child names.
 pub fn text_at<'a>(node: Node<'a, '_>, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(node, |node, name| child(node, name)).map(text_of)
 }
 
-/// An attribute of whatever namespace; `type` is that of the value's type.
+/// An attribute of any namespace; `type` is the type of the value.
 pub fn attribute<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     node.attributes().find(|attribute| attribute.name() == name).map(|attribute| attribute.value())
 }

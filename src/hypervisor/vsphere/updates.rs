@@ -1,4 +1,4 @@
-//! What changes at a vCenter, told by it: one collector and one open request for each session, for all folders that are looked after.
+//! Changes that a vCenter pushes: one collector and one open request per session, for all watched folders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -16,20 +16,20 @@ use super::soap::Reference;
 use super::{CAPS, found};
 use crate::hypervisor::DriverError;
 
-/// How long the vCenter keeps a request if nothing changes: so long one that hangs may pass for a quiet one.
+/// How long the vCenter keeps a request open if nothing changes; a hanging request may look like a quiet one for this time.
 const LONGEST: Duration = CAPS.tick;
-/// How much later its answer may come.
+/// How much later the answer may arrive.
 const LATE: Duration = Duration::from_secs(5);
-/// Between two requests, so that changes gather.
+/// The pause between two requests, so that changes gather.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// After a failure. Meanwhile everything is asked for.
+/// The pause after a failure, during which all state is requested.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What looks after the folders of a session, as long as anything listens.
+/// The task that watches the folders of a session, while anything listens.
 #[derive(Default)]
 pub struct Following(Mutex<Weak<Follower>>);
 
-/// Paths of folders, and how many listen to each.
+/// The paths of folders, with the number of listeners of each.
 type Folders = BTreeMap<String, usize>;
 
 struct Follower {
@@ -37,7 +37,7 @@ struct Follower {
     _task: AbortOnDropHandle<()>,
 }
 
-/// One that listens to a folder.
+/// A listener of a folder.
 struct Listener {
     follower: Arc<Follower>,
     folder: String,
@@ -68,8 +68,8 @@ impl Following {
     }
 }
 
-/// An item for each time that VMs in the folder at that path have come, gone or changed. While it is polled, the mirror of the session
-/// shows what is in the folder.
+/// Yields an item whenever VMs in the folder at that path are created, deleted or changed. While the stream is polled, the session's mirror
+/// shows the content of the folder.
 pub fn updates(client: &Arc<Client>, folder: String) -> BoxStream<'static, ()> {
     let changes = client.mirror().changes();
     let listener = client.session().following.listen(client, folder);
@@ -84,7 +84,7 @@ async fn follow(client: Arc<Client>, mut folders: watch::Receiver<Folders>) {
     let ended = Ended(client);
     let client = &ended.0;
     loop {
-        // Several come at the same time when the process starts.
+        // Several listeners come at the same time when the process starts.
         sleep(BETWEEN).await;
         let wanted: Vec<String> = folders.borrow_and_update().keys().cloned().collect();
         let mut collector = None;
@@ -97,7 +97,7 @@ async fn follow(client: Arc<Client>, mut folders: watch::Receiver<Folders>) {
         };
         client.mirror().end();
         match failure {
-            // With the session, or with the vCenter, its collectors end.
+            // The collectors end with the session, or with the vCenter.
             Some(error) => {
                 tracing::debug!(server = client.server(), error = %DriverError::from(error), "the vCenter tells of no changes: it is asked instead");
                 sleep(PAUSE).await;
@@ -111,7 +111,7 @@ async fn follow(client: Arc<Client>, mut folders: watch::Receiver<Folders>) {
     }
 }
 
-/// Nothing is told when the task ends, however it does.
+/// Empties the mirror when the task ends, for whatever reason.
 struct Ended(Arc<Client>);
 
 impl Drop for Ended {
@@ -120,13 +120,13 @@ impl Drop for Ended {
     }
 }
 
-/// Keeps the mirror as the vCenter is, until that fails.
+/// Keeps the mirror equal to the vCenter's state, until an error.
 async fn tell(client: &Client, wanted: &[String], made: &mut Option<Reference>) -> Error {
     let work = async {
         let collector = made.insert(client.collector().await?).clone();
         let mut folders = HashMap::new();
         for path in wanted {
-            // One that is not there is named by the description of its endpoint.
+            // The description of the endpoint reports a folder that is missing.
             if let Some(folder) = client.find_path(path).await? {
                 folders.insert(client.tell_of_folder(&collector, &folder, &found::paths()).await?.id, folder);
             }

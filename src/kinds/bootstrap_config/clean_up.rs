@@ -1,4 +1,4 @@
-//! What a machine that goes has left in its workload cluster: token, certificate requests and, when the Cluster goes with it, its Node.
+//! Cleanup of the workload cluster for a deleted machine: its token, its certificate requests and, if the Cluster is deleted too, its Node.
 
 use kube::ResourceExt;
 
@@ -16,9 +16,9 @@ use crate::domain::identity::{INFRASTRUCTURE, vm_uuid};
 use crate::kube_api::workload::{Workload, WorkloadError};
 use crate::kube_api::{csr, token};
 
-/// Removes all of it; each part finds what an earlier pass left.
+/// Removes all of them. Each part handles whatever an earlier pass has left.
 pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found) -> Result<(), WorkloadError> {
-    // Without a cluster, nothing was ever made for it.
+    // Without a cluster, nothing was created for the configuration.
     let Some(cluster) = ClusterRef::of_config(object) else { return Ok(()) };
     let workload = ctx.clusters.get(&cluster).await?;
     let token = token_id(object);
@@ -35,7 +35,7 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
             Some(node) => workload.delete_node(node.name.as_str(), &node.provider_id.to_string()).await,
             None => Ok(()),
         },
-        // A machine of a pool may be gone before its configuration, and with it the name of its hypervisor.
+        // The machine of a pool may be deleted before its configuration. The name of its hypervisor is then unknown.
         (None, Some((name, vm))) => {
             let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
             let living: Vec<VmUuid> = machines.iter().map(|machine| vm_uuid(machine)).collect();
@@ -45,7 +45,7 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
     }
 }
 
-/// The token that was reported, or any that was made before a report. CAPW's account in its own cluster may list none.
+/// Deletes the reported token, or every token that was created before a report. CAPW's account in its own cluster may not list tokens.
 async fn delete_tokens(object: &WindowsBootstrapConfig, cluster: &ClusterRef, workload: &Workload, token: &str) -> Result<(), WorkloadError> {
     let owner = owner_of(object).id;
     let is_reported = object.status.as_ref().is_some_and(|status| status.token_id.is_some());
@@ -58,20 +58,20 @@ async fn delete_tokens(object: &WindowsBootstrapConfig, cluster: &ClusterRef, wo
     token::delete(workload, token, &owner).await.map(drop)
 }
 
-/// Whether the Node of a machine whose object is gone has this provider ID. After a move the machine had another UID than its VM was made
-/// for: then it names a VM that no machine has.
+/// Whether the Node of a deleted machine has this provider ID. After a move, the machine had another UID than the one its VM was created
+/// for: its provider ID then names a VM that no machine has.
 fn is_left(provider_id: &str, vm: VmUuid, living: &[VmUuid]) -> bool {
     ProviderId::parse(provider_id).is_ok_and(|id| id.vm == vm || !living.contains(&id.vm))
 }
 
-/// Host name and VM that the configuration of a machine of a pool was made for.
+/// The host name and the VM for which the configuration of a pool machine was created.
 fn vm_of_pool(object: &WindowsBootstrapConfig) -> Option<(HostName, VmUuid)> {
     let machine = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
     let vm = VmUuid::of(&machine.uid);
     Some((HostName::choose(&machine.name, vm, HostNamePolicy::Auto).ok()?, vm))
 }
 
-/// Names of the requests that were made with a token. Those of a machine that joined before we started were never known.
+/// Names of the requests that were sent with a token. Requests of a machine that joined before this process started are not in memory.
 async fn requests(ctx: &Context, workload: &Workload, cluster: &ClusterRef, token: &str) -> Result<Vec<String>, WorkloadError> {
     let known = ctx.clusters.certificates().requests_of(cluster, token);
     if !known.is_empty() {

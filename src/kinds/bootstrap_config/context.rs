@@ -1,4 +1,4 @@
-//! What every step of a pass for a WindowsBootstrapConfig uses, and how it writes the status.
+//! The context of a pass for a WindowsBootstrapConfig, and how its status is written.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) async fn report_status<S>(
     Ok(Outcome::of(decision.requeue_after))
 }
 
-/// Reports that the workload cluster cannot be used; what passes by itself is retried instead.
+/// Reports that the workload cluster cannot be used. A fault that passes automatically is retried instead.
 pub(super) async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
     let Some(fault) = fault(error) else { return Err(ReconcileError::Workload(error.clone())) };
     report_status(ctx, object, &outcome::not_made(DataProblem::Cluster(fault), error.to_string()), None, None).await

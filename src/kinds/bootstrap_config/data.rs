@@ -1,4 +1,4 @@
-//! Makes the bootstrap data: token, Secret, report. Each part finds what an earlier pass made before a crash.
+//! Creates the bootstrap data: token, Secret, report. Each part finds what an earlier pass created before a crash.
 
 use jiff::SignedDuration;
 use kube::ResourceExt;
@@ -22,14 +22,14 @@ use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::kube_api::workload::{Workload, WorkloadError};
 use crate::kube_api::{join_rights, token};
 
-/// A token that may still be made, and the data with it.
+/// A token that is not created yet, and the data that holds it.
 struct New {
-    /// The secret half.
+    /// The secret half of the token.
     secret: SecretString,
     data: bootstrap::Bootstrap,
 }
 
-/// Why the data could not be made.
+/// Why the data could not be created.
 enum Failure {
     Workload(WorkloadError),
     Render(DataError),
@@ -45,7 +45,7 @@ impl From<WorkloadError> for Failure {
 
 pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
     let (Some(request), Some(target)) = (found.owner.request(), &found.cluster) else { return Ok(Outcome::done()) };
-    // A refused write is a write: after one, the Secret that is in the way is looked at before anything is tried again.
+    // Even a refused write counts as a write. So after a refusal, the conflicting Secret is read first, before anything is tried again.
     if outcome::was_taken(object)
         && let Some(message) = data_secret::taken(ctx, object).await?
     {
@@ -70,12 +70,12 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
     };
     let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets };
     let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
-    // What cannot be rendered gets no token.
+    // A spec that cannot be rendered gets no token.
     let secret = (ctx.new_token_secret)();
     let new = match render(whole_token(object, &secret)) {
         Ok(data) => New { secret, data },
         Err(error) => {
-            // How large the data is depends on the token a little, and what is said of the same object has to stay the same.
+            // The size of the data depends slightly on the token, but the message about the same object must stay the same.
             let error = render(whole_token(object, &"0".repeat(16).into())).err().unwrap_or(error);
             return unrenderable(ctx, object, &error).await;
         }
@@ -131,7 +131,7 @@ async fn make_token_and_secret(
     ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
     let whole = whole_token(object, &token.secret);
     let is_new = token.secret.expose_secret() == new.secret.expose_secret();
-    // One that an earlier try made has another secret.
+    // A token that an earlier try created has another secret.
     let data = if is_new { new.data } else { render(whole.clone()).map_err(Failure::Render)? };
     let secret = data_secret::ensure(ctx, object, &data, &whole).await.map_err(|error| match error {
         data_secret::Error::Taken(message) => Failure::SecretTaken(message),
@@ -142,7 +142,7 @@ async fn make_token_and_secret(
     Ok(Made { secret, token, warnings })
 }
 
-/// Both halves of the token of a configuration.
+/// Both halves of a configuration's token.
 fn whole_token(object: &WindowsBootstrapConfig, secret: &SecretString) -> SecretString {
     format!("{}.{}", token_id(object), secret.expose_secret()).into()
 }

@@ -1,4 +1,4 @@
-//! The bootstrap Secret (`docs/design/cluster-api.md#bootstrap-configuration`): a later try finds it, and brings it up to date while no
+//! The bootstrap Secret (`docs/design/cluster-api.md#bootstrap-configuration`). A later try finds the Secret, and updates it while no
 //! machine has it.
 
 use k8s_openapi::ByteString;
@@ -17,19 +17,19 @@ use crate::bootstrap::Bootstrap;
 use crate::kube_api::cluster::Creation;
 use crate::kube_api::error::ApiError;
 
-/// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
+/// The format that other infrastructure providers understand. cloudbase-init detects the format of the data itself.
 const FORMAT: &str = "cloud-config";
-/// The join token, so that one which expired can be made again for a guest that already has it.
+/// The key of the join token, so that an expired token can be recreated for a guest that already has it.
 const TOKEN_KEY: &str = "token";
 
 /// Why there is no Secret.
 pub enum Error {
-    /// A Secret of another owner has that name; the text is for the condition.
+    /// A Secret of another owner has that name. The text is for the condition.
     Taken(String),
     Api(ApiError),
 }
 
-/// Makes the Secret if it is not there or holds other data, keeps it for the pass that makes the VM, and returns its name.
+/// Creates the Secret, or updates it if it holds other data; keeps it for the pass that creates the VM; and returns its name.
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
     let mut data = vec![("value", made.user_data.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
@@ -41,7 +41,7 @@ pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Boots
     Ok(name)
 }
 
-/// The Secret with this data beside what every Secret of ours holds, made if it is not there or holds other data.
+/// Returns the Secret with this data and the common data of our Secrets. Creates it if it is missing, and replaces it if it holds other data.
 pub async fn ensure_holding(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
@@ -64,7 +64,7 @@ pub async fn ensure_holding(
     match ctx.management.cluster.create_if_absent(&secret).await.map_err(Error::Api)? {
         Creation::Made(made) => Ok(made),
         Creation::Existing(found) if is_owned(&found, object) && found.data == secret.data => Ok(found),
-        // It was made for the object or for a token as they were before: no machine has it yet, else the data would not be made again.
+        // The Secret was created for an earlier state of the object or the token. No machine has it yet, or the data would not be recreated.
         Creation::Existing(found) if is_owned(&found, object) || is_lost(&found, object) => {
             let metadata = ObjectMeta { owner_references: secret.metadata.owner_references.clone(), ..found.metadata };
             ctx.management.cluster.replace(&Secret { metadata, ..secret }).await.map_err(Error::Api)
@@ -73,7 +73,7 @@ pub async fn ensure_holding(
     }
 }
 
-/// Looks, without writing, whether a Secret of another owner has the name; the text is for the condition.
+/// Checks, without writing, whether a Secret of another owner has the name. The text is for the condition.
 pub async fn taken(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<String>, ApiError> {
     let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
     Ok(found.filter(|secret| !is_owned(secret, object) && !is_lost(secret, object)).map(|_| foreign(object)))
@@ -83,7 +83,7 @@ fn is_owned(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
     found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
 }
 
-/// Whether a Secret that we made names no owner any more, or this object as it was before a restore, with another UID. Ours hold the
+/// Whether a Secret that CAPW created has lost its owner, or names this object before a restore, with another UID. Our Secrets hold the
 /// channel, which no other provider and no user writes.
 fn is_lost(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
     let kind = WindowsBootstrapConfig::kind(&());
@@ -92,7 +92,7 @@ fn is_lost(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
     is_marked && found.owner_references().iter().all(is_this)
 }
 
-/// Puts the owner reference of the Secret back if it is gone: without it, the Secret would outlive the object.
+/// Restores the owner reference of the Secret if it is missing. Without it, the Secret would outlive the object.
 pub async fn own(ctx: &Context, object: &WindowsBootstrapConfig, name: &str) -> Result<(), ApiError> {
     let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), name).await?;
     if let Some(found) = found.filter(|found| is_lost(found, object)) {

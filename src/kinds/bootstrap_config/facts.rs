@@ -1,4 +1,4 @@
-//! The facts of a node that is to be made, from the objects as they are.
+//! The facts about a node that is to be created, from the current objects.
 
 use kube::ResourceExt;
 use secrecy::SecretString;
@@ -19,7 +19,7 @@ use crate::kube_api::workload::Workload;
 /// The well-known label of the zone that a Node is in.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// Why facts or bytes cannot be had from the objects as they are.
+/// Why facts or bytes are unavailable from the current objects.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error(transparent)]
@@ -33,17 +33,17 @@ pub struct Sources<'a> {
     pub object: &'a WindowsBootstrapConfig,
     pub request: &'a NodeRequest,
     pub target: &'a TargetCluster,
-    /// That of the machine, if it is one of ours.
+    /// The WindowsMachine, if the machine is one of ours.
     pub windows_machine: Option<&'a WindowsMachine>,
     pub endpoint: &'a Endpoint,
     pub workload: &'a Workload,
-    /// `None`: it cannot be asked.
+    /// `None` if the API server cannot be queried.
     pub api_server_minor: Option<u32>,
     pub secrets: &'a Secrets,
 }
 
 impl Sources<'_> {
-    /// The facts; an error names the field that is missing or wrong.
+    /// Returns the facts. An error names the field that is missing or wrong.
     pub fn facts(&self, token: SecretString) -> Result<BootstrapFacts, DataError> {
         let wrong = |text: String| DataError::Facts(text);
         let Some(version) = self.request.version.as_deref() else {
@@ -95,8 +95,8 @@ impl Sources<'_> {
     }
 }
 
-/// The spec, with the Node's zone: the failure domain that was chosen for its Machine, unless the user or a cloud says otherwise, or it is too
-/// long for a label.
+/// The spec with the Node's zone: the failure domain of its Machine, unless the user has set a zone, a cloud provider sets one, or the name
+/// is too long for a label.
 fn with_zone(mut spec: WindowsBootstrapConfigSpec, failure_domain: Option<&str>) -> WindowsBootstrapConfigSpec {
     if let Some(zone) = failure_domain.filter(|zone| zone.len() <= 63 && spec.kubelet.cloud_provider.is_none()) {
         spec.kubelet.node_labels.entry(ZONE_LABEL.to_owned()).or_insert_with(|| zone.to_owned());
@@ -104,7 +104,7 @@ fn with_zone(mut spec: WindowsBootstrapConfigSpec, failure_domain: Option<&str>)
     spec
 }
 
-/// The spec of a Node that gets its network and kube-proxy by CAPW: it has a taint until they work.
+/// The spec of a Node whose network and kube-proxy CAPW brings: it has a taint until they work.
 fn brought(spec: WindowsBootstrapConfigSpec) -> Result<WindowsBootstrapConfigSpec, DataError> {
     if spec.kube_proxy.is_some() {
         let why = "spec.kubeProxy: leave it out: the WindowsCluster has components.mode Auto, so CAPW runs kube-proxy in pods, and two of them would \
@@ -114,7 +114,7 @@ fn brought(spec: WindowsBootstrapConfigSpec) -> Result<WindowsBootstrapConfigSpe
     Ok(tainted(spec))
 }
 
-/// The spec of a Node to which no pods come before its network works.
+/// The spec of a Node with the taint that keeps pods away until its network works.
 fn tainted(mut spec: WindowsBootstrapConfigSpec) -> WindowsBootstrapConfigSpec {
     let mut taints = lasting_taints(&spec);
     taints.retain(|taint| taint.key != UNVERIFIED_TAINT);

@@ -1,5 +1,5 @@
-//! A WindowsBootstrapConfig that a MachinePool names: the template of those that its WindowsNodePool makes for each machine, so that
-//! every token is bound to one machine. Cluster API waits for its Secret, which therefore exists and lets no machine join.
+//! The WindowsBootstrapConfig that a MachinePool names. It is the template for the configurations of the WindowsNodePool's machines, so that
+//! every token is bound to one machine. Cluster API waits for the Secret of this configuration, which therefore exists and lets no machine join.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;

@@ -1,4 +1,4 @@
-//! What this process remembers of configurations. It is lost with the process, and found again.
+//! The memory of this process about configurations. It is lost with the process, and rebuilt.
 
 use std::collections::HashMap;
 
@@ -6,36 +6,36 @@ use parking_lot::Mutex;
 
 use super::report::Token;
 
-/// What was made for a configuration: the name of its Secret, and the token in it.
+/// The objects created for a configuration: the name of its Secret, and the token in it.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub secret: String,
     pub token: Token,
-    /// What the rules have to say of the data: a message for the user, or empty.
+    /// The warnings of the rules about the data: a message for the user, or empty.
     pub warnings: String,
 }
 
-/// What was made and could not be reported yet, by UID: Cluster API labels new objects while we work, and each such write makes
-/// our report a conflict. The next try need not make or read anything again. Lost with the process, and found again then.
+/// Created objects that could not be reported yet, by UID. Cluster API labels new objects while CAPW works, and each such write makes our
+/// report a conflict. The next try need not create or read anything again. After a restart, the next pass finds the objects.
 pub type Unreported = ByUid<Made>;
 
-/// UIDs of the Secrets of the tokens that this process made, by UID of the configuration: such a token need not be read before it
+/// UIDs of the token Secrets that this process created, by UID of the configuration. Such a token need not be read before it
 /// is deleted.
 pub type KnownTokens = ByUid<String>;
 
-/// What this process knows of the owners of bootstrap Secrets, which nothing watches, by UID of the configuration. Of those that are
-/// not in it, it knows nothing: their Secrets were made before it started.
+/// The known owners of bootstrap Secrets, which nothing watches, by UID of the configuration. Secrets that are missing here were created
+/// before this process started: nothing is known about their owners.
 pub type SecretOwners = ByUid<SecretOwner>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretOwner {
-    /// The Secret was written here and names its configuration.
+    /// This process wrote the Secret, and the Secret names its configuration.
     Named,
-    /// The configuration was seen without owner: what took its owner reference away may have done the same to the Secret.
+    /// The configuration was seen without an owner: whatever removed its owner reference may also have removed the Secret's.
     Doubted,
 }
 
-/// A memory of this process about objects, by their UID.
+/// Facts that this process remembers about objects, by their UID.
 pub struct ByUid<T>(Mutex<HashMap<String, T>>);
 
 impl<T> Default for ByUid<T> {

@@ -1,7 +1,7 @@
 //! WindowsBootstrapConfig: observe, decide ([`decide::step`]), act, report.
 //!
-//! A pass that makes the data makes up to three objects, in this order: the rights of joining nodes, the token, the bootstrap Secret;
-//! and then it reports. A pass that starts after a crash finds each of them.
+//! A pass that creates the data creates up to three objects, in this order: the rights of joining nodes, the token, the bootstrap Secret.
+//! Then it reports. A pass that starts after a crash finds each of them.
 
 mod clean_up;
 mod context;

@@ -1,4 +1,4 @@
-//! What the caches know of a configuration: its owner, its cluster, and the machine that gets the data.
+//! Reads the caches for a configuration: its owner, its cluster, and the machine that gets the data.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// What the decision depends on.
+    /// The input of the decision.
     pub fn observed<'a>(&'a self, object: &'a WindowsBootstrapConfig, certificate_issued: Option<Timestamp>) -> ObservedConfig<'a> {
         let is_ours = self.owner.request().is_some_and(|r| r.is_for_windows_machine() && r.infrastructure.api_group.starts_with("infrastructure."));
         let infrastructure = match self.windows_machine.as_deref() {
@@ -43,10 +43,10 @@ pub fn observe(ctx: &Context, object: &WindowsBootstrapConfig) -> Found {
     Found { owner, cluster, windows_machine }
 }
 
-/// The address of the API server of a standalone pool is in its kubeconfig only: it is read while the data is still to be made.
+/// Reads the API server's address from the kubeconfig of a standalone pool, which is its only source, while the data is not created yet.
 pub async fn ask_for_endpoint(ctx: &Context, object: &WindowsBootstrapConfig, found: &mut Found) -> Result<(), WorkloadError> {
     let Some(cluster) = ClusterRef::of_config(object).filter(ClusterRef::is_standalone) else { return Ok(()) };
-    // Whatever an annotation says, nothing is opened that no owner asks for.
+    // An annotation alone must not open a connection: an owner must require it.
     if found.owner.request().is_none()
         || object.metadata.deletion_timestamp.is_some()
         || paused(&object.metadata, None).is_some()

@@ -21,7 +21,7 @@ use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::engine::workload_clusters::fault;
 use crate::guards::Guard;
 
-/// A cluster whose certificate requests cannot be watched is tried again after this time.
+/// If the certificate requests of a cluster cannot be watched, the watch is retried after this time.
 const WATCH: Duration = Duration::from_secs(15);
 
 pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -45,7 +45,7 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
         is_watched &= ctx.clusters.watch_serving_certificates_for(&target.cluster, object).await;
     }
     let outcome = carry_out(ctx, object, &found, &decision).await?;
-    // Its node may ask for a certificate meanwhile.
+    // The node may request a certificate in the time until the next pass.
     Ok(if is_watched { outcome } else { outcome.at_latest(WATCH) })
 }
 
@@ -71,7 +71,7 @@ async fn carry_out(
     }
 }
 
-/// When the object has an owner again, so has its Secret.
+/// Restores the owner reference of the Secret once the object has an owner again.
 async fn own_secret(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<(), ReconcileError> {
     let (Some(secret), uid) = (data_secret(object), object.uid().unwrap_or_default()) else { return Ok(()) };
     if found.owner.is_none() {
@@ -82,12 +82,12 @@ async fn own_secret(ctx: &Context, object: &WindowsBootstrapConfig, found: &obse
     Ok(())
 }
 
-/// The Machine has its data from before a move or a restore. Which token is in it is reported too, so that what was made with that
-/// token is found when the configuration goes.
+/// The Machine has its data from before a move or a restore. The token in the data is reported too, so that everything created with that
+/// token is found when the configuration is deleted.
 async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -> Result<Outcome, ReconcileError> {
     let mut next = report::status(object, &outcome::restored().conditions, Some(secret), None, ctx.management.now());
     if let Some((id, _)) = data_secret::token(ctx, object).await?
-        // A Secret that a user made may hold anything.
+        // A Secret that a user created may hold anything.
         && id.len() == 6
     {
         next.token_id = Some(id);
@@ -96,7 +96,7 @@ async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -
     Ok(Outcome::done())
 }
 
-/// The configuration goes, and with it what the machine has left in the workload cluster.
+/// Deletes what the machine has left in the workload cluster, and then releases the configuration.
 async fn reconcile_delete(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<Outcome, ReconcileError> {
     let uid = object.uid().unwrap_or_default();
     ctx.made_secrets.take(&ObjectKey::of(&object.metadata));

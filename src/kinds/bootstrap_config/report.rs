@@ -1,4 +1,4 @@
-//! What the status of a WindowsBootstrapConfig becomes.
+//! The status of a WindowsBootstrapConfig.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,11 +13,11 @@ pub struct Token {
     pub id: String,
     pub created: Timestamp,
     pub expires: Timestamp,
-    /// UID of the cluster that it is good for, if that is known.
+    /// UID of the cluster in which the token is valid, if it is known.
     pub cluster_uid: Option<String>,
 }
 
-/// Status of a WindowsBootstrapConfig: `secret` once it exists, `token` when it was made or extended.
+/// The next status of a WindowsBootstrapConfig. `secret` is set once the Secret exists, `token` when the token was created or extended.
 pub fn status(
     object: &WindowsBootstrapConfig,
     said: &[Desired],

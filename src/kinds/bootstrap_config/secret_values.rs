@@ -1,4 +1,4 @@
-//! Reads the values of Secrets and ConfigMaps that a WindowsBootstrapConfig names: from its own namespace, each Secret once.
+//! Reads the values of Secrets and ConfigMaps that a WindowsBootstrapConfig names, from its own namespace. Each Secret is read once.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::api::bootstrap_config::{CA_BUNDLE_MAP, WindowsBootstrapConfig};
 use crate::bootstrap::Secrets;
 use crate::kube_api::error::ApiError;
 
-/// Why there are no values.
+/// Why the values are unavailable.
 #[derive(Debug)]
 pub enum ValueError {
-    /// What is missing, as the message of a condition; it holds names only.
+    /// The message of the condition about a missing object or key. It holds names only.
     Missing(String),
     Api(ApiError),
 }
@@ -24,7 +24,7 @@ impl From<ApiError> for ValueError {
     }
 }
 
-/// The values that the spec refers to.
+/// Reads the values that the spec refers to.
 pub async fn read(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Secrets, ValueError> {
     let namespace = object.namespace().unwrap_or_default();
     let mut found = BTreeMap::<&str, Option<Secret>>::new();

@@ -1,4 +1,4 @@
-//! The bootstrap token of a configuration after it was made: extended while its machine may join, deleted afterwards.
+//! The bootstrap token of a configuration after its creation: extended while its machine may join, then deleted.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -40,7 +40,7 @@ async fn extend_in(ctx: &Context, object: &WindowsBootstrapConfig, target: &Targ
     match token::get(&workload, &token_id(object)).await? {
         Some(existing) if existing.owner.as_deref() == Some(&owner_of(object).id) => token::extend(&workload, &existing, expires).await.map(drop),
         Some(_) => Ok(()),
-        // It expired while CAPW was down and was deleted; the guest still has it, so the same token is made again.
+        // The token expired while CAPW was down, and was deleted. The guest still has it, so the same token is recreated.
         None => match data_secret::token(ctx, object).await.map_err(WorkloadError::Management)? {
             Some((_, secret)) => token::create(&workload, &token_id(object), &secret, &owner_of(object), expires).await.map(drop),
             None => Ok(()),
@@ -63,7 +63,7 @@ pub async fn delete(ctx: &Context, object: &WindowsBootstrapConfig, found: &Foun
 async fn delete_in(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Workload) -> Result<bool, WorkloadError> {
     if let Some(uid) = ctx.known_tokens.take(&object.uid().unwrap_or_default()) {
         match token::delete_made(workload, &token_id(object), &uid).await {
-            // Not the one that was made here: it is looked at like any other.
+            // The token is not the one that this process created: it is checked like any other.
             Err(WorkloadError::Api(ApiError::Conflict(_))) => {}
             done => return done,
         }
@@ -71,7 +71,7 @@ async fn delete_in(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Wo
     token::delete(workload, &token_id(object), &owner_of(object).id).await
 }
 
-/// Whose token it is, in a form that `clusterctl move` does not change.
+/// The owner of the token, in a form that `clusterctl move` does not change.
 pub fn owner_of(object: &WindowsBootstrapConfig) -> token::Owner {
     let id = ObjectKey::of(&object.metadata).to_string();
     token::Owner { description: format!("WindowsBootstrapConfig {id}"), id }

@@ -1,4 +1,4 @@
-//! What triggers a pass of a WindowsBootstrapConfig.
+//! The triggers for a pass of a WindowsBootstrapConfig.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<Win
         caches.machines.0.map(of_machine),
         // The data needs the hypervisor that was chosen for the machine.
         concerned(caches, &caches.windows_machines, |machine| format!("{:?}", chosen(machine)), of_windows_machine),
-        // A Node begins with the taint of a network that is still to come, or without; and its pods have to have addresses there.
+        // The WindowsCluster decides whether a Node starts with the taint of a network that is still to come, and how many pods get addresses there.
         concerned(caches, &caches.windows_clusters, |cluster| format!("{:?} {:?}", pod_network(cluster), pods_per_node(cluster)), of_windows_cluster),
         requested.boxed(),
     ]
 }
 
-/// The configuration that a Machine names; that of a machine of a pool has the name of its WindowsMachine.
+/// The configuration that a Machine names. The configuration of a pool machine has the name of its WindowsMachine.
 fn of_machine(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
     match machine_pool_of(machine) {
         Some(_) => named(Some(&machine.spec.infrastructure_ref), "WindowsMachine", machine),
@@ -54,7 +54,7 @@ fn of_windows_machine(caches: &Caches, object: &WindowsMachine) -> Vec<ObjectRef
     let owner = capi::machine_owner(object.metadata.owner_references.as_ref());
     match owner.and_then(|owner| caches.machines.get(&namespace(object), &owner.name)) {
         Some(machine) => of_machine(&machine),
-        // Of a standalone pool.
+        // The machine of a standalone pool.
         None => caches.config_of(object).map(|config| ObjectRef::from_obj(&*config)).into_iter().collect(),
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use crate::engine::workload_clusters::WorkloadClusters;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// Most clients that are kept; beyond that the oldest goes.
+/// The most clients that are kept. Beyond that, the oldest client is dropped.
 const KEPT: usize = 256;
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// `source` names the kubeconfig in errors.
+    /// Returns the client for a kubeconfig. `source` names the kubeconfig in errors.
     pub async fn get(&self, clusters: &WorkloadClusters, source: &str, kubeconfig: &[u8]) -> Result<Arc<Workload>, WorkloadError> {
         let digest = Sha256::digest(kubeconfig).to_vec();
         if let Some((_, known)) = self.by_digest.lock().await.iter().find(|(d, _)| *d == digest) {
@@ -35,7 +35,7 @@ impl Clients {
 
 #[cfg(test)]
 impl Clients {
-    /// That has a client for this kubeconfig.
+    /// A set with a client for this kubeconfig.
     pub fn of(kubeconfig: &[u8], workload: Workload) -> Self {
         Self { by_digest: Mutex::new(vec![(Sha256::digest(kubeconfig).to_vec(), Arc::new(workload))]) }
     }

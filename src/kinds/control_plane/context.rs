@@ -1,4 +1,4 @@
-//! What every step of a pass for a ExternalControlPlane uses, and how it writes the status.
+//! The context of a pass for an ExternalControlPlane, and how its status is written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! ExternalControlPlane: what a look at the API server means for Cluster API and for people (`docs/design/cluster-api.md#external-control-plane`).
+//! ExternalControlPlane: reports the probed API server to Cluster API and users (`docs/design/cluster-api.md#external-control-plane`).
 
 use std::time::Duration;
 
@@ -12,39 +12,39 @@ use crate::domain::conditions::{conditions, observed};
 use crate::domain::decision::Decision;
 use crate::domain::gate::{has_finalizer, paused, paused_condition};
 
-/// How often the API server is asked when all is well, and when it is not.
+/// How often the API server is probed while it is available, and while it is not.
 const PROBE: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(10);
-/// Between two looks whether Machines are left.
+/// The interval between two checks for remaining Machines.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// What was found.
+/// The observed state of a control plane.
 pub struct ObservedControlPlane<'a> {
     pub object: &'a ExternalControlPlane,
     pub cluster: Option<&'a Cluster>,
     pub owned: bool,
-    /// Machines of its cluster.
+    /// The number of Machines in the cluster.
     pub machines: usize,
     pub windows_side: WindowsSide,
     pub probe: Probe,
 }
 
-/// Whether what CAPW brought to the workload cluster for Windows nodes still has to go, with this kubeconfig.
+/// Whether what CAPW brought to the workload cluster for Windows nodes must still be removed with this kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WindowsSide {
-    /// Not looked yet.
+    /// Not checked yet.
     Unseen,
     Gone,
-    /// The WindowsCluster of this name has to remove it. It gives up after a while.
+    /// The WindowsCluster of this name has to remove it. The WindowsCluster gives up after a while.
     Leaving(String),
 }
 
-/// One look at the kubeconfig and the API server behind it.
+/// The result of probing the kubeconfig and its API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Not looked yet.
+    /// Not probed yet.
     None,
-    /// It cannot be used; reason and text say why.
+    /// The kubeconfig cannot be used. Reason and message state why.
     Failed {
         reason: Reason,
         message: String,
@@ -55,15 +55,15 @@ pub enum Probe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub version: String,
-    /// The server of the kubeconfig.
+    /// The server that the kubeconfig names.
     pub server: ControlPlaneEndpoint,
     /// SHA-256 of the kubeconfig.
     pub digest: String,
-    /// What tells the cluster from every other; `None` when that was not asked because nothing changed.
+    /// Identifies the cluster; `None` when it was not read because nothing changed.
     pub uid: Option<String>,
-    /// What the credentials may not do; `None` when that was not asked because nothing changed.
+    /// The rights that the credentials lack; `None` when they were not checked because nothing changed.
     pub missing: Option<Vec<String>>,
-    /// `<cluster>-kubeconfig` and `<cluster>-ca` are as they should be.
+    /// Whether `<cluster>-kubeconfig` and `<cluster>-ca` are up to date.
     pub secrets_current: bool,
 }
 
@@ -74,16 +74,16 @@ pub enum ControlPlaneStep {
     Wait,
     /// Store the finalizer.
     Adopt,
-    /// Look whether a WindowsCluster needs it.
+    /// Check whether a WindowsCluster needs the kubeconfig.
     LookAtWindowsSide,
-    /// Nothing needs it any more.
+    /// Remove the finalizer: nothing needs the kubeconfig any more.
     Release,
-    /// Look at the kubeconfig and the API server.
+    /// Read the kubeconfig and probe the API server.
     Probe,
-    /// Store what core reads, then report what was found.
+    /// Store the Secrets that core reads, then report the result.
     Publish {
         answer: Answer,
-        /// For `spec.controlPlaneEndpoint`, where that is empty.
+        /// The value for `spec.controlPlaneEndpoint`, if that field is empty.
         endpoint: Option<ControlPlaneEndpoint>,
     },
 }
@@ -102,7 +102,7 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
         return leaving(s);
     }
     if s.cluster.is_none() {
-        // It may be paused.
+        // A Cluster that does not exist (yet) may be paused.
         return Decision::new(ControlPlaneStep::Wait).requeue_after(LEAVING);
     }
     if !ours {
@@ -115,7 +115,7 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
     }
 }
 
-/// The Secrets carry an owner reference: they go with the object.
+/// Waits until nothing needs the kubeconfig. The Secrets carry an owner reference, so they are deleted with the object.
 fn leaving(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
     let message = match (s.machines, &s.windows_side) {
         (0, WindowsSide::Unseen) => return Decision::new(ControlPlaneStep::LookAtWindowsSide),
@@ -130,7 +130,7 @@ fn leaving(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
 
 fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPlaneStep> {
     if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
-        // The remedy comes first: an event is cut at its end, and the list may be long.
+        // The remedy comes first: an event is truncated at its end, and the list may be long.
         let message = format!("the credentials lack rights. Give their user these, or use another kubeconfig: {}", missing.join("; "));
         return unavailable(Reason::PermissionsMissing, &message).requeue_after(RETRY);
     }
@@ -165,8 +165,8 @@ fn version_reached(wanted: Option<&str>, answered: &str) -> Desired {
     }
 }
 
-/// The version as Cluster API compares it with `spec.version` and with the version of Machines: for it, `v1.35.2-eks-1a2b3c` comes before
-/// `v1.35.2`, and a control plane before the version that it should have is being upgraded, forever.
+/// The version in the form that Cluster API compares with `spec.version` and with the version of Machines. Cluster API sorts `v1.35.2-eks-1a2b3c`
+/// before `v1.35.2`, and treats a control plane with a lower version than the desired one as being upgraded, without end.
 fn comparable(answered: &str, wanted: Option<&str>) -> String {
     let release = answered.split(['-', '+']).next().unwrap_or(answered);
     match wanted {
@@ -183,7 +183,7 @@ fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
     ))
 }
 
-/// Status of an ExternalControlPlane: `answer` once the API server has answered.
+/// The next status of an ExternalControlPlane. `answer` is set once the API server has answered.
 pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<&Answer>, now: Timestamp) -> ExternalControlPlaneStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);

@@ -1,4 +1,4 @@
-//! ExternalControlPlane: asks the API server, keeps the Secrets that Cluster API reads, reports. The decisions are in [`decide`].
+//! ExternalControlPlane: probes the API server, keeps the Secrets that Cluster API reads, reports. The decisions are in [`decide`].
 
 mod clients;
 mod context;

@@ -1,4 +1,4 @@
-//! The pass for a ExternalControlPlane.
+//! The pass for an ExternalControlPlane.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     let mut decision = decide(&observed);
     let now;
     if decision.step == ControlPlaneStep::LookAtWindowsSide {
-        // With the object the kubeconfig goes, forever: whether the Cluster is paused, and what needs it, is not a matter of a cache.
+        // The kubeconfig is lost with the object, so a cache is not enough here: is the Cluster paused, and does anything need the kubeconfig?
         now = cluster_now(&ctx.management, &namespace, &name).await?;
         observed.windows_side = windows_side(ctx, &namespace, &name, now.as_ref()).await?;
         observed.cluster = now.as_ref();
@@ -83,8 +83,8 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     }
 }
 
-/// The name of its Cluster. Where the owner reference and the label were taken away, it is that of the Cluster that names the object: its machines need
-/// the kubeconfig all the same. Empty: it has none.
+/// The name of the object's Cluster. If the owner reference and the label were removed, the Cluster that names the object: its machines still need
+/// the kubeconfig. Empty if there is no Cluster.
 fn cluster_of(caches: &Caches, object: &ExternalControlPlane) -> String {
     let names_it = |cluster: &Arc<Cluster>| {
         let reference = cluster.spec.control_plane_ref.as_ref();
@@ -97,7 +97,7 @@ fn cluster_of(caches: &Caches, object: &ExternalControlPlane) -> String {
     capi::cluster_of(&object.metadata).map(str::to_owned).or_else(naming).unwrap_or_default()
 }
 
-/// Whether a WindowsCluster of the Cluster needs the kubeconfig. Its kind may not be installed.
+/// Whether a WindowsCluster of the Cluster needs the kubeconfig. The kind WindowsCluster may not be installed.
 async fn windows_side(ctx: &Context, namespace: &str, name: &str, cluster: Option<&Cluster>) -> Result<WindowsSide, ApiError> {
     let all = match ctx.management.cluster.list::<WindowsCluster>(namespace, None).await {
         Err(ApiError::NotServed(_)) if lists_providers(&ctx.management.cluster.groups().await?) => return Ok(WindowsSide::Gone),
@@ -129,7 +129,7 @@ async fn probe(
     let settled = checked == Some(&workload.fingerprint) && available(object);
     let missing: Option<Vec<String>> =
         if settled { None } else { Some(workload.lacks(rights::NEEDED).await?.iter().map(ToString::to_string).collect()) };
-    // The UID cannot be read without these rights either, and the list says more than that one refusal.
+    // Without these rights, the UID cannot be read either. The list of missing rights is more useful than that one refusal.
     let uid = if missing.as_ref().is_some_and(Vec::is_empty) { Some(workload.uid().await?) } else { None };
     let secrets_current = are_current(ctx, object, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
     Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), uid, missing, secrets_current })
@@ -139,7 +139,7 @@ fn available(object: &ExternalControlPlane) -> bool {
     object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Available))
 }
 
-/// A failure as a condition; what passes by itself is retried instead.
+/// Turns a failure into a condition. A failure that passes automatically is retried instead.
 fn failed(error: &WorkloadError) -> Result<Probe, ReconcileError> {
     match fault(error) {
         Some(fault) => Ok(Probe::Failed { reason: fault.control_plane_reason(), message: error.to_string() }),

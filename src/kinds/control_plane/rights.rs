@@ -1,4 +1,4 @@
-//! What a kubeconfig must be allowed in its workload cluster: what Cluster API and CAPW do there in the life of a machine. The account of
+//! The rights that a kubeconfig needs in its workload cluster: what Cluster API and CAPW do there in the life of a machine. The account of
 //! `config/workload` has these rights.
 
 use crate::kube_api::join_rights::{GET_NODES, JOIN_CONFIGURATION, NODE_BOOTSTRAPPER};
@@ -8,9 +8,9 @@ const SYSTEM: &str = "kube-system";
 const CERTIFICATES: &str = "certificates.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// An API server is asked about each of them when a kubeconfig is new.
+/// For a new kubeconfig, the API server is queried about each of these rights.
 pub const NEEDED: &[Right<'static>] = &[
-    // Which cluster it is.
+    // To identify the cluster.
     Right { name: SYSTEM, ..right("get", "", "namespaces") },
     // Bootstrap tokens.
     in_system(right("get", "", "secrets")),
@@ -23,7 +23,7 @@ pub const NEEDED: &[Right<'static>] = &[
     right("watch", "", "nodes"),
     right("patch", "", "nodes"),
     right("delete", "", "nodes"),
-    // Draining: pods are evicted, and those that hang are deleted.
+    // Draining: pods are evicted, and stuck pods are deleted.
     right("list", "", "pods"),
     right("delete", "", "pods"),
     Right { subresource: "eviction", ..right("create", "", "pods") },
@@ -32,7 +32,7 @@ pub const NEEDED: &[Right<'static>] = &[
     right("delete", CERTIFICATES, "certificatesigningrequests"),
     Right { subresource: "approval", ..right("update", CERTIFICATES, "certificatesigningrequests") },
     Right { name: "kubernetes.io/kube-apiserver-client-kubelet", ..right("approve", CERTIFICATES, "signers") },
-    // What joining machines may do. Server-side apply takes `create` for an object that is not there yet.
+    // The rights of joining machines. Server-side apply needs `create` for an object that does not exist yet.
     right("create", RBAC, "clusterroles"),
     right("create", RBAC, "clusterrolebindings"),
     in_system(right("create", RBAC, "roles")),
@@ -63,14 +63,14 @@ mod tests {
 
     use super::*;
 
-    /// What the account has besides: group, resource and verb, and what for.
+    /// Rights of the account that are not checked: group, resource, verb and purpose.
     const NOT_ASKED: [(&str, &str, &str, &str); 3] = [
         ("", "events", "list", "`capw diagnose` alone lists them"),
         ("", "configmaps", "get", "an account grants joining machines only what it has"),
         (RBAC, "clusterroles", "bind", "the same for bindings"),
     ];
 
-    /// Rights of the roles in a file of `config/workload`.
+    /// The rights of the roles in a file of `config/workload`.
     fn granted(file: &str) -> Vec<Right<'static>> {
         let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/workload").join(file)).unwrap();
         let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());

@@ -1,4 +1,4 @@
-//! The Secret that an ExternalControlPlane reads, and those that it keeps for Cluster API.
+//! The Secret that an ExternalControlPlane reads, and the Secrets that it keeps for Cluster API.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::engine::outcome::ReconcileError;
 use crate::kube_api::cluster::Creation;
 use crate::kube_api::workload::WorkloadError;
 
-/// Where the kubeconfig is.
+/// The Secret and the key that hold the kubeconfig.
 pub struct Source {
     pub secret: String,
     pub key: String,
@@ -44,7 +44,7 @@ fn wanted(object: &ExternalControlPlane, cluster: &str, kubeconfig: &[u8], ca: O
     kubeconfig.into_iter().chain(ca.map(|ca| secret("ca", "tls.crt", ca.as_bytes()))).collect()
 }
 
-/// Whether the Secrets are as they should be. One of that name that belongs to something else is an error.
+/// Whether the Secrets are up to date. A Secret with one of these names that belongs to something else is an error.
 pub async fn are_current(
     ctx: &Context,
     object: &ExternalControlPlane,
@@ -69,7 +69,7 @@ pub async fn are_current(
     Ok(true)
 }
 
-/// Core takes the kubeconfig from `<cluster>-kubeconfig`. Where the user gives that Secret itself, it must have the form that core reads.
+/// Core reads the kubeconfig from `<cluster>-kubeconfig`. If the user provides that Secret, this checks that it has the form that core reads.
 pub async fn check_given(ctx: &Context, object: &ExternalControlPlane, cluster: &str) -> Result<(), WorkloadError> {
     let (namespace, Source { secret, key }) = (object.namespace().unwrap_or_default(), source(object, cluster));
     if secret != format!("{cluster}-kubeconfig") {
@@ -102,7 +102,7 @@ fn is_owned(found: &Secret, object: &ExternalControlPlane) -> bool {
     found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
 }
 
-/// Whether a Secret of ours names no owner any more, or this object as it was before a restore, with another UID. One without owner and
+/// Whether one of our Secrets has lost its owner, or names this object before a restore, with another UID. A Secret without owner and
 /// with other content may be the user's.
 fn is_lost(found: &Secret, wanted: &Secret, object: &ExternalControlPlane) -> bool {
     let kind = ExternalControlPlane::kind(&());
@@ -117,7 +117,7 @@ fn foreign(found: &Secret) -> WorkloadError {
     WorkloadError::Foreign { what: format!("Secret {namespace}/{name} exists and does not belong to this ExternalControlPlane: remove it") }
 }
 
-/// Makes the Secrets, or corrects them. One of that name that belongs to something else is an error.
+/// Creates or corrects the Secrets. A Secret with one of these names that belongs to something else is an error.
 pub async fn write(ctx: &Context, object: &ExternalControlPlane, cluster: &str, kubeconfig: &[u8]) -> Result<(), ReconcileError> {
     let workload = ctx.clients.get(&ctx.clusters, "the kubeconfig", kubeconfig).await?;
     for wanted in wanted(object, cluster, kubeconfig, workload.ca_pem.as_deref()) {

@@ -1,4 +1,4 @@
-//! What triggers a pass for a ExternalControlPlane.
+//! The triggers for a pass of an ExternalControlPlane.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which version the objects of a kind are stored in, and what brings all of them to one (`docs/versions.md#stored-versions`).
+//! Decides in which version the objects of a kind are stored, and how to migrate all of them to it (`docs/versions.md#stored-versions`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
 use kube::api::ApiResource;
@@ -16,38 +16,38 @@ pub enum DefinitionError {
     NothingServed,
 }
 
-/// What is to do for the objects of a definition.
+/// The work that remains for the objects of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Migration {
-    /// How the objects are asked for.
+    /// The resource and the version in which the objects are listed.
     pub resource: ApiResource,
-    /// Whether there is a `/status` to write: admission of specs has no say there.
+    /// Whether the kind has a `/status` to write: admission of specs does not apply there.
     status: bool,
-    /// The version that all objects are to be stored in.
+    /// The version in which all objects are to be stored.
     pub storage: String,
-    /// Whether some may be stored in another one.
+    /// Whether some objects may be stored in another version.
     pub outdated: bool,
-    /// `GROUP/VERSION` of what is served.
+    /// The served versions, as `GROUP/VERSION`.
     served: Vec<String>,
 }
 
-/// Whether objects may be stored in another version than the one that is written today.
+/// Whether objects may be stored in another version than the current storage version.
 pub fn is_outdated(definition: &Definition) -> bool {
     let storage = definition.spec.versions.iter().filter(|version| version.storage).map(|version| &version.name);
     !definition.status.iter().flat_map(|status| &status.stored_versions).eq(storage)
 }
 
-/// `None`: this state of the definition was worked off, or it is the first one.
+/// Returns the migration; `None` if this generation of the definition was handled already, or is the first.
 pub fn decide(definition: &Definition) -> Result<Option<Migration>, DefinitionError> {
     let outdated = is_outdated(definition);
-    // Of a definition that was never changed, no object is of another version, and a note of that would be a write.
+    // A definition that was never changed has no objects in another version. Recording that would cost a write.
     let is_first = definition.metadata.generation == Some(1);
     if !outdated && (is_first || annotated(definition) == generation(definition)) {
         return Ok(None);
     }
     let versions = &definition.spec.versions;
     let storage = versions.iter().find(|version| version.storage).ok_or(DefinitionError::NothingStored)?;
-    // A write in any version that is served ends in etcd in the stored one.
+    // A write in any served version is stored in etcd in the storage version.
     let spoken = Some(storage).filter(|version| version.served).or_else(|| versions.iter().find(|version| version.served));
     let spoken = spoken.ok_or(DefinitionError::NothingServed)?;
     let group_version = |version: &Version| format!("{}/{}", definition.spec.group, version.name);
@@ -77,15 +77,15 @@ fn generation(definition: &Definition) -> Option<String> {
 /// The one write that an object needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
-    /// A merge patch that another write since the read makes a conflict.
+    /// A merge patch that conflicts if another write came after the read.
     pub patch: Value,
-    /// Of `/status` and not of the object. The API server takes `managedFields` from writes of the object only.
+    /// Whether the patch is for `/status` and not for the object. The API server accepts `managedFields` only in writes of the object.
     pub status: bool,
-    /// Whether entries of `managedFields` go, which somebody else's write would not do.
+    /// Whether the patch removes entries of `managedFields`, which another client's write would not do.
     pub drops_managers: bool,
 }
 
-/// `None`: it needs none.
+/// Returns the write that an object needs; `None` if it needs none.
 pub fn write(object: &ObjectMeta, migration: &Migration) -> Option<Write> {
     let stale = has_stale_managers(object, migration);
     if !migration.outdated && !stale {
@@ -107,7 +107,7 @@ fn current_managers(object: &ObjectMeta, migration: &Migration) -> Vec<ManagedFi
     let all = || object.managed_fields.iter().flatten();
     let kept: Vec<_> = all().filter(|entry| is_served(entry, migration)).cloned().collect();
     match all().next() {
-        // Without any entry the next server-side apply would make its applier share every field with an unknown one.
+        // Without any entry, the next server-side apply would make its applier share every field with an unknown manager.
         Some(first) if kept.is_empty() => vec![ManagedFieldsEntry {
             api_version: Some(migration.resource.api_version.clone()),
             fields_v1: Some(FieldsV1(json!({"f:metadata": {"f:name": {}}}))),
@@ -122,12 +122,12 @@ fn is_served(entry: &ManagedFieldsEntry, migration: &Migration) -> bool {
     entry.api_version.as_ref().is_none_or(|version| migration.served.contains(version))
 }
 
-/// The merge patch of `/status` after all objects were written: no other version is in etcd.
+/// The merge patch of `/status` after all objects were written: etcd holds no other version.
 pub fn stored(definition: &Definition, migration: &Migration) -> Value {
     json!({"metadata": {"resourceVersion": definition.metadata.resource_version}, "status": {"storedVersions": [migration.storage]}})
 }
 
-/// The merge patch that says that this state of the definition was worked off. A newer state has another generation.
+/// The merge patch that records that this generation of the definition was handled. A newer state has another generation.
 pub fn observed(definition: &Definition) -> Value {
     json!({"metadata": {"annotations": {OBSERVED_GENERATION: generation(definition)}}})
 }

@@ -15,7 +15,7 @@ use crate::kube_api::cluster::Cluster;
 use crate::kube_api::error::{ApiError, Retry};
 use crate::telemetry::Metrics;
 
-/// Time until the next look; after one that failed; after one in which somebody else wrote the same.
+/// The time until the next check; after a check that failed; after a check in which another client wrote the same object.
 const RECHECK: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
@@ -26,8 +26,8 @@ pub struct Context {
     pub metrics: Metrics,
 }
 
-/// Looks at the definitions of these roles until `stop`. A process that works on some namespaces only does not see all objects:
-/// it leaves them to others.
+/// Checks the definitions of these roles until `stop`. A process that watches only some namespaces does not see all objects: it leaves the
+/// definitions to other processes.
 pub async fn run(ctx: Context, roles: Roles, namespaces: &Namespaces, stop: &CancellationToken) {
     if *namespaces != Namespaces::All {
         tracing::info!("stored versions stay as they are: this process does not watch all namespaces");
@@ -40,7 +40,7 @@ pub async fn run(ctx: Context, roles: Roles, namespaces: &Namespaces, stop: &Can
     }
 }
 
-/// The definitions whose kinds these roles work on.
+/// The definitions whose kinds these roles reconcile.
 fn names(roles: Roles) -> Vec<String> {
     let ours = |group: &str| match group.split('.').next() {
         Some("bootstrap") => roles.bootstrap,
@@ -71,7 +71,7 @@ async fn look_at_all(ctx: &Context, names: &[String]) {
     }
 }
 
-/// A pass, counted like those of the other controllers.
+/// A pass, counted like the passes of the other controllers.
 async fn check(ctx: &Context, name: &str) -> Result<(), ReconcileError> {
     ctx.metrics.reconcile_started(CONTROLLER);
     let start = Instant::now();
@@ -92,13 +92,13 @@ async fn migrate(ctx: &Context, name: &str) -> Result<(), ReconcileError> {
         tracing::info!(definition = name, storage = migration.storage, "all objects are stored in this version");
     }
     match left {
-        // Written by somebody else meanwhile, hence stored as they should be, but with fields of a version that is not served.
+        // Another client wrote the object, so it is stored in the right version, but it still has fields of a version that is not served.
         Some(conflict) => Err(conflict.into()),
         None => Ok(ctx.cluster.merge_definition(name, &observed(&definition)).await?),
     }
 }
 
-/// Writes the objects that need it. Returns a conflict after which an object still has fields of a version that is not served.
+/// Writes the objects that need it. Returns the conflict if an object still has fields of a version that is not served.
 async fn write_objects(cluster: &Cluster, migration: &Migration) -> Result<Option<ApiError>, ApiError> {
     let mut left = None;
     for object in cluster.list_metadata(&migration.resource).await? {

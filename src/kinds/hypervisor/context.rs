@@ -1,4 +1,4 @@
-//! What every step of a pass for a WindowsHypervisor uses, and how it writes the status.
+//! The context of a pass for a WindowsHypervisor, and how its status is written.
 
 use std::sync::Arc;
 
@@ -16,6 +16,6 @@ pub struct Context {
     pub caches: Arc<Caches>,
     pub hypervisors: Hypervisors,
     pub requests: Requests,
-    /// The cache has the hypervisors of all processes, since machines may refer to any.
+    /// Selects our objects: the cache has the hypervisors of all processes, since machines may refer to any hypervisor.
     pub selection: Selection,
 }

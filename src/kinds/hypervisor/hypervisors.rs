@@ -1,4 +1,4 @@
-//! The hypervisors of a namespace, as machines and pools reach them.
+//! The hypervisors of a namespace, as machines and pools use them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::hypervisor::Driver;
 use crate::hypervisor::drivers::Drivers;
 use crate::kinds::machine::decide::step::Reach;
 
-/// The hypervisors as machines use them: their drivers, and what they showed last.
+/// The hypervisors as machines use them: their drivers and their last listings.
 #[derive(Clone)]
 pub struct Hypervisors {
     pub caches: Arc<Caches>,
@@ -21,7 +21,7 @@ pub struct Hypervisors {
 }
 
 impl Hypervisors {
-    /// What is known of a hypervisor without asking it.
+    /// The known state of a hypervisor, without a request to it.
     pub fn reach(&self, namespace: &str, name: &str) -> Reach {
         let unreadable = self.caches.hypervisors.unreadable(namespace);
         match self.caches.hypervisors.get(namespace, name) {
@@ -33,7 +33,7 @@ impl Hypervisors {
         }
     }
 
-    /// A hypervisor and the connection to it; `None`: there is no such object, or machines may not use it (yet).
+    /// A hypervisor and the connection to it. `None` if the object does not exist, or if machines may not use it (yet).
     pub fn connected(&self, namespace: &str, name: &str) -> Option<(Arc<WindowsHypervisor>, Arc<dyn Driver>)> {
         let object = self.caches.hypervisors.get(namespace, name)?;
         let driver = self.drivers.connected(&ObjectKey::new(namespace, name))?;

@@ -1,5 +1,5 @@
-//! What each hypervisor showed last: one listing per endpoint and tick, shared by all machines on it, so that a steady machine
-//! costs no call. Nothing is destroyed on its word, and absence in it is confirmed by a direct look.
+//! The last state of each hypervisor: one listing per endpoint and tick, shared by all machines on it, so that a steady machine
+//! costs no call. A listing alone destroys nothing, and a VM that is missing in it is confirmed by a direct read.
 
 use std::collections::HashMap;
 
@@ -22,24 +22,24 @@ pub struct Inventories {
 struct Inventory {
     reach: Option<Reach>,
     vms: HashMap<VmUuid, Present>,
-    /// VMs that no machine asks for, and since when that is seen.
+    /// VMs that no machine claims, and since when.
     orphans: HashMap<VmUuid, Timestamp>,
-    /// Listings that failed in a row; decides the back-off of the endpoint.
+    /// Consecutive failed listings; they determine the back-off of the endpoint.
     failures: u32,
 }
 
 impl Inventories {
-    /// What is known of the endpoint: `Unchecked` until its first listing.
+    /// The known state of the endpoint: `Unchecked` until its first listing.
     pub fn reach(&self, key: &ObjectKey) -> Reach {
         self.by_hypervisor.lock().get(key).and_then(|i| i.reach.clone()).unwrap_or(Reach::Unchecked)
     }
 
-    /// The row of a VM that was seen running.
+    /// The row of a VM that was observed running.
     pub fn running(&self, key: &ObjectKey, vm: VmUuid) -> Option<Present> {
         self.by_hypervisor.lock().get(key)?.vms.get(&vm).filter(|p| p.power == Power::On).cloned()
     }
 
-    /// Remembers a direct look at one VM (`None`: it is not there).
+    /// Records a direct read of one VM (`None`: the VM does not exist).
     pub fn note(&self, key: &ObjectKey, vm: VmUuid, present: Option<Present>) {
         let mut all = self.by_hypervisor.lock();
         let vms = &mut all.entry(key.clone()).or_default().vms;
@@ -49,14 +49,14 @@ impl Inventories {
         };
     }
 
-    /// Takes a listing over. Returns the VMs whose row changed, appeared or vanished.
+    /// Records a listing. Returns the VMs whose row changed, appeared or vanished.
     pub fn listed(&self, key: &ObjectKey, rows: Vec<Row>) -> Vec<VmUuid> {
         let mut all = self.by_hypervisor.lock();
         let inventory = all.entry(key.clone()).or_default();
         let next: HashMap<VmUuid, Present> = rows
             .into_iter()
             .map(|Row { key, present, .. }| {
-                // The words of a guest that has said its last one are not read again.
+                // The reports of a guest that has sent its last one are not read again.
                 let report = present.report.or_else(|| inventory.vms.get(&key.vm)?.report.clone());
                 (key.vm, Present { report, ..present })
             })
@@ -70,7 +70,7 @@ impl Inventories {
         touched
     }
 
-    /// Remembers which VMs no machine asks for now, and says since when that is so.
+    /// Records which VMs no machine claims now, and returns since when that is so.
     pub fn orphans(&self, key: &ObjectKey, now_without: Vec<MachineKey>, now: Timestamp) -> Vec<Orphan> {
         let mut all = self.by_hypervisor.lock();
         let known = &mut all.entry(key.clone()).or_default().orphans;
@@ -78,14 +78,14 @@ impl Inventories {
         now_without.into_iter().map(|key| Orphan { since: *known.entry(key.vm).or_insert(now), key }).collect()
     }
 
-    /// A machine that the cache does not hold asks for the VM: its time as an orphan begins again.
+    /// A machine that the cache does not hold claims the VM: the VM's time as an orphan starts over.
     pub fn is_claimed(&self, key: &ObjectKey, vm: VmUuid, now: Timestamp) {
         if let Some(since) = self.by_hypervisor.lock().get_mut(key).and_then(|inventory| inventory.orphans.get_mut(&vm)) {
             *since = now;
         }
     }
 
-    /// Remembers that the endpoint did not answer. Returns how many times in a row.
+    /// Records that the endpoint did not answer. Returns the number of consecutive failures.
     pub fn failed(&self, key: &ObjectKey, cause: String) -> u32 {
         let mut all = self.by_hypervisor.lock();
         let inventory = all.entry(key.clone()).or_default();
@@ -94,7 +94,7 @@ impl Inventories {
         inventory.failures
     }
 
-    /// Forgets an endpoint whose object is gone.
+    /// Forgets an endpoint whose object was deleted.
     pub fn forget(&self, key: &ObjectKey) {
         self.by_hypervisor.lock().remove(key);
     }

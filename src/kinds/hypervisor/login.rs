@@ -1,5 +1,5 @@
-//! The Secret with the credentials of a hypervisor: read at connect, when the object changes, every five minutes, and at once after the
-//! endpoint did not accept them. It is not watched, so no right to list Secrets is needed.
+//! The Secret with the credentials of a hypervisor. It is read at connect, when the object changes, every five minutes, and at once after the
+//! endpoint rejected them. The Secret is not watched, so no right to list Secrets is needed.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::login::Login;
 use crate::kube_api::cluster::Cluster;
 
-/// A login is read again after so long.
+/// The age at which a login is read again.
 const FRESH_SECONDS: i64 = 300;
 
-/// What was read last, by hypervisor.
+/// The logins that were read last, by hypervisor.
 #[derive(Default)]
 pub struct Logins(Mutex<HashMap<ObjectKey, Known>>);
 
@@ -29,7 +29,7 @@ struct Known {
 }
 
 impl Logins {
-    /// The login of a hypervisor; an empty one if it names no Secret.
+    /// Returns the login of a hypervisor; an empty login if the hypervisor names no Secret.
     pub async fn of(&self, cluster: &Cluster, object: &WindowsHypervisor, now: Timestamp) -> Result<Login, DriverError> {
         let Some(reference) = &object.spec.credentials_ref else { return Ok(Login::default()) };
         let key = ObjectKey::of(&object.metadata);
@@ -48,7 +48,7 @@ impl Logins {
         Ok(login)
     }
 
-    /// Lets the next call read the Secret.
+    /// Forgets the login, so that the next call reads the Secret.
     pub fn forget(&self, hypervisor: &ObjectKey) {
         self.0.lock().remove(hypervisor);
     }

@@ -1,4 +1,4 @@
-//! One listing of an endpoint, and what follows for its machines.
+//! One listing of an endpoint, and its effects on the machines there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::kinds::machine::decide::step::Reach;
 use crate::kinds::machine::decide::vm;
 use crate::vm::MachineKey;
 
-/// What a look at an endpoint gave.
+/// The observed state of an endpoint.
 pub(super) struct Seen {
     pub endpoint: Option<Endpoint>,
-    /// Why the endpoint cannot run VMs as the object asks for them, by this description or the last one.
+    /// Why the endpoint cannot run VMs as the object requires, according to this description or the last one.
     pub unfit: Option<String>,
     pub used: HypervisorUse,
     pub leftovers: Vec<String>,
-    /// VMs that no machine asks for.
+    /// VMs that no machine claims.
     pub orphans: Vec<Orphan>,
     pub tick: Duration,
 }
@@ -36,7 +36,7 @@ impl Seen {
     }
 }
 
-/// One listing; before it a description, if the endpoint was not known to answer or was not described for long.
+/// Lists the VMs. Describes the endpoint first if it was not known to answer or its last description is too old.
 pub(super) async fn observe(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Seen, DriverError> {
     let (key, Hypervisors { inventories, drivers, .. }) = (ObjectKey::of(&object.metadata), &ctx.hypervisors);
     let now = ctx.management.now();

@@ -1,4 +1,4 @@
-//! VMs of ours that no WindowsMachine asks for: reported, and removed where the WindowsHypervisor says so.
+//! Our VMs that no WindowsMachine claims: reported, and removed if the WindowsHypervisor requires that.
 
 use kube::ResourceExt;
 
@@ -12,8 +12,8 @@ use crate::kube_api::cluster::Listed;
 use crate::kube_api::error::ApiError;
 use crate::vm::{Journal, MachineKey, Observed, StopMode};
 
-/// One step; what is to be said. The API server is asked for the machines only when something new is to be said or done: the cache may be
-/// behind, and it holds what the watch filter selects.
+/// Handles orphans and returns the condition to report. The API server is queried for the machines only before something new is reported or
+/// removed, because the cache may be behind, and holds only machines that the watch filter selects.
 pub async fn look_after(ctx: &Context, object: &WindowsHypervisor, found: &[Orphan]) -> Result<Option<Desired>, ApiError> {
     let (now, namespace) = (ctx.management.now(), object.namespace().unwrap_or_default());
     let mut found: Vec<Orphan> = found.iter().filter(|orphan| orphan.is_to_be_reported(now)).cloned().collect();
@@ -28,7 +28,7 @@ pub async fn look_after(ctx: &Context, object: &WindowsHypervisor, found: &[Orph
     for orphan in claimed {
         ctx.hypervisors.inventories.is_claimed(&ObjectKey::of(&object.metadata), orphan.key.vm, now);
     }
-    // After a move or a restore, any of them may be that of a machine that cannot be read.
+    // After a move or a restore, any of these VMs may belong to a machine that cannot be read.
     for orphan in found.iter().filter(|orphan| unreadable.is_empty() && orphan.is_to_be_removed(object, now)) {
         remove(ctx, object, &orphan.key).await;
     }
@@ -40,7 +40,7 @@ fn is_said(object: &WindowsHypervisor, said: Option<&Desired>) -> bool {
     condition::find(conditions, ConditionType::VirtualMachinesOwned).map(|c| c.message.as_str()) == said.map(|said| said.message.as_str())
 }
 
-/// One call towards its end; the next listing shows what is left to do.
+/// Makes one call that removes the VM or brings it closer to removal. The next listing shows what is left to do.
 async fn remove(ctx: &Context, object: &WindowsHypervisor, key: &MachineKey) {
     let Some(driver) = ctx.hypervisors.drivers.connected(&ObjectKey::of(&object.metadata)) else { return };
     let removed = async {

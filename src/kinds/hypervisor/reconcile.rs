@@ -17,7 +17,7 @@ use crate::domain::gate::{paused, paused_condition};
 use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::hypervisor::DriverError;
 
-/// Blocks the deletion of a hypervisor that machines still use: without it their VMs could never be removed.
+/// Blocks the deletion of a hypervisor that machines still use: without the hypervisor, their VMs could never be removed.
 pub const FINALIZER: &str = "windowshypervisor.infrastructure.cluster.x-k8s.io";
 
 pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -59,7 +59,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
     }
 }
 
-/// Another process reports about it; machines of this one may be on it.
+/// Lists a hypervisor that another process reports about: machines of this process may be on it.
 async fn only_look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Outcome {
     let decision = match observe(ctx, object, machines).await {
         Ok(seen) => seen.said_of(object),

@@ -6,7 +6,7 @@ use crate::api::condition::Desired;
 use crate::api::hypervisor::{HypervisorCapacity, HypervisorUse, WindowsHypervisor, WindowsHypervisorStatus};
 use crate::domain::conditions::{conditions, observed};
 
-/// What an endpoint reports about itself.
+/// The endpoint's description of itself.
 pub struct Described {
     pub id: String,
     pub version: String,
@@ -14,7 +14,7 @@ pub struct Described {
     pub memory_mib: Option<u64>,
 }
 
-/// The next status. What was not read this time stays: `described` and `used` are `None` when the endpoint was not asked or did not answer.
+/// The next status. Values that were not read this time stay: `described` and `used` are `None` when the endpoint was not queried or did not answer.
 pub fn status(
     object: &WindowsHypervisor,
     said: &[Desired],

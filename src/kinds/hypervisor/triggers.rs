@@ -1,4 +1,4 @@
-//! What triggers a pass for a WindowsHypervisor.
+//! The triggers for a pass of a WindowsHypervisor.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::engine::caches::Caches;
 use crate::engine::triggers::{Triggers, namespace};
 use crate::hypervisor::drivers::Drivers;
 
-/// A hypervisor that is being deleted waits for its last machine; one at which something has changed is listed.
+/// A hypervisor that is being deleted waits for its last machine. A hypervisor on which something has changed is listed.
 pub fn triggers(caches: &Arc<Caches>, drivers: &Drivers) -> Triggers<WindowsHypervisor> {
     let held = caches.clone();
     let of_machine = caches.windows_machines.0.map(move |machine: &WindowsMachine| {

@@ -1,4 +1,4 @@
-//! What a pass does: the calls to the hypervisor, and the writes of the WindowsMachine and its Node.
+//! Carries out a pass: the calls to the hypervisor, and the writes of the WindowsMachine and its Node.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub async fn carry_out(
         }
         VmStep::Detach(present) => match vm.driver.detach(key, journal, observed).await {
             Ok(Called::Done | Called::Changed) => {
-                // Until the next listing shows it.
+                // This entry is valid until the next listing.
                 ctx.hypervisors.inventories.note(vm.place, key.vm, Some(Present { seeded: Seeded::No, ..(**present).clone() }));
                 tracing::info!("the Node has joined: the configuration drive was detached");
                 return report_status(ctx, object, decision, Some(present)).await;
@@ -87,7 +87,7 @@ pub async fn carry_out(
         Ok(called) => carried_out(ctx, object, vm.target, decision, called).await,
         Err(Failure::Driver(error)) => {
             if matches!(error, DriverError::Denied(_) | DriverError::EndpointChanged(_)) {
-                // Described again at the next look.
+                // The endpoint is described again at its next listing.
                 ctx.hypervisors.drivers.admit(vm.place, None);
             }
             driver_failed(ctx, object, vm.target, &error).await
@@ -97,7 +97,7 @@ pub async fn carry_out(
     }
 }
 
-/// Writes what a call has done: its journal and what is said in one write, since a second one would name a version of the object that is gone.
+/// Writes the result of a call: its journal and the conditions in one write. A second write would conflict, as it would name an outdated version.
 async fn carried_out(
     ctx: &Context,
     object: &WindowsMachine,
@@ -128,7 +128,7 @@ async fn carried_out(
     }
 }
 
-/// There must be room, what the spec names must exist, and ids that the driver reserves are stored before it uses them.
+/// Creates the VM if there is room and everything that the spec names exists. Ids that the driver reserves are stored before they are used.
 async fn create(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &Observed) -> Result<Called, Failure> {
     let Goal::Run { spec, secret } = &vm.target.goal else { return Ok(Called::Done) };
     let namespace = object.namespace().unwrap_or_default();
@@ -159,7 +159,7 @@ async fn seed(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, spec: &VmSpec
     })
 }
 
-/// Reports a failed call, or leaves it to the back-off.
+/// Reports a failed call, or returns the error for the back-off.
 pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Target, error: &DriverError) -> Result<Outcome, ReconcileError> {
     match failures::after(ctx, object, target, error) {
         AfterFailure::Report(decision) => report_status(ctx, object, &decision, None).await,
@@ -172,7 +172,7 @@ pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Targ
     }
 }
 
-/// Stores finalizer, choice of hypervisor and the cluster that the owner mark will name, in one write.
+/// Stores the finalizer, the chosen hypervisor and the cluster that the owner mark will name, in one write.
 pub async fn adopt(ctx: &Context, object: &WindowsMachine, hypervisor: &str) -> Result<Outcome, ReconcileError> {
     ctx.management.adopt(object, FINALIZER, json!(adoption(&object.metadata, hypervisor))).await?;
     Ok(Outcome::done())

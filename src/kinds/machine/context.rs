@@ -1,4 +1,4 @@
-//! What every step of a pass for a WindowsMachine uses, and how it writes the status.
+//! The context of a pass for a WindowsMachine, and how its status is written.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) async fn report_status<S>(
     Ok(Outcome::of(decision.requeue_after))
 }
 
-/// Writes conditions, what is seen and what is reserved, if that differs from what is stored.
+/// Writes the conditions, the observed state and the journal if they differ from the stored status.
 pub(super) async fn write(
     ctx: &Context,
     object: &WindowsMachine,

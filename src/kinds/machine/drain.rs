@@ -15,10 +15,10 @@ use crate::domain::node::drain::{self, DrainStep, Limits, ObservedNode, Victim, 
 use crate::kube_api::drain::Evicted;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// Evictions at the same time.
+/// The most evictions at the same time.
 const AT_ONCE: usize = 8;
 
-/// One step. `None`: the Node may go.
+/// Takes one step. `None` if the Node may be deleted.
 pub async fn drain(ctx: &Context, object: &WindowsMachine, workload: &Workload, node: &Node) -> Result<Option<Decision<()>>, WorkloadError> {
     let now = ctx.management.now();
     let none = HashMap::new();
@@ -49,7 +49,7 @@ pub async fn drain(ctx: &Context, object: &WindowsMachine, workload: &Workload, 
     Ok(Some(Decision { step: (), conditions, requeue_after: Some(plan.requeue_after) }))
 }
 
-/// Whether the time for the drain has passed: then the machine goes even if its Node cannot be reached.
+/// Whether the time for the drain has passed: the machine is then deleted even if its Node cannot be reached.
 pub fn is_over(ctx: &Context, object: &WindowsMachine) -> bool {
     drain::is_over(object, &limits(ctx, object), ctx.management.now())
 }
@@ -58,7 +58,7 @@ fn limits(ctx: &Context, object: &WindowsMachine) -> Limits {
     Limits::of(&ctx.caches.pool_of(object).map(|pool| pool.spec.drain.clone()).unwrap_or_default())
 }
 
-/// Evicts the pods; returns what the API server answered for those that it refused to evict. The first other error ends it.
+/// Evicts the pods. Returns the API server's answers for pods whose eviction it refused. The first other error ends the evictions.
 async fn evict(workload: &Workload, pods: &[Victim], grace: Option<u32>) -> Result<BTreeMap<Victim, String>, WorkloadError> {
     let mut calls = Vec::new();
     for pod in pods {

@@ -1,4 +1,4 @@
-//! Since when the pods on the Nodes of machines that go are seen to end: the time in a pod is that of another clock.
+//! When the pods on the Nodes of deleted machines were first observed terminating. The timestamp in a pod comes from another clock.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use crate::api::name::VmUuid;
 use crate::domain::node::drain::PodOnNode;
 
-/// By VM: pods by UID.
+/// Terminating pods by UID, for each VM.
 #[derive(Default)]
 pub struct Endings(Mutex<HashMap<VmUuid, HashMap<String, Timestamp>>>);
 
 impl Endings {
-    /// Takes in the pods on a Node as they are now; returns since when each of them is seen to end.
+    /// Records the current pods on a Node. Returns when each of them was first observed terminating.
     pub fn note(&self, vm: VmUuid, pods: &[PodOnNode], now: Timestamp) -> HashMap<String, Timestamp> {
         let ending = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).filter_map(|pod| pod.metadata.uid.clone());
         let mut all = self.0.lock();

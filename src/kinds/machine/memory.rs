@@ -1,4 +1,4 @@
-//! What this process remembers of machines. It is lost with the process, and found again.
+//! The memory of this process about machines. It is lost with the process, and rebuilt.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::decide::streak::Streak;
 use crate::api::name::VmUuid;
 use crate::vm::Seed;
 
-/// The seeds of machines in the making, by VM.
+/// The seeds of machines whose VM is being created, by VM.
 #[derive(Default)]
 pub struct Seeds {
     by_vm: Mutex<HashMap<VmUuid, Arc<Seed>>>,
@@ -45,7 +45,7 @@ impl Failures {
         self.0.lock().get(&vm)?.told().map(str::to_owned)
     }
 
-    /// A call has succeeded, or failed in a way that is told at once.
+    /// Ends the streak: a call has succeeded, or failed in a way that is reported at once.
     pub fn ended(&self, vm: VmUuid) {
         self.0.lock().remove(&vm);
     }

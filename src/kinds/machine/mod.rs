@@ -1,8 +1,8 @@
 //! WindowsMachine: observe, decide ([`decide::step`], [`decide::vm`]), act, report.
 //!
-//! A pass may complete the Node, then makes at most one call of the driver that changes the VM, or takes one step of the node teardown, and then
-//! writes the object once: its metadata, its provider ID or its status. What the hypervisor reserved is stored before it is used. The
-//! last pass deletes a Node that is left before it removes the finalizer.
+//! A pass may complete the Node. Then it makes at most one driver call that changes the VM, or takes one step of the node teardown. Then it
+//! writes the object once: its metadata, its provider ID or its status. Ids that the hypervisor reserved are stored before they are used. The
+//! last pass deletes a leftover Node before it removes the finalizer.
 
 mod act;
 mod context;

@@ -1,4 +1,4 @@
-//! The Node of a machine that no Cluster API core completes.
+//! Completes the Node of a machine that Cluster API core does not complete.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -9,7 +9,7 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::kube_api::workload::WorkloadError;
 
-/// Completes the Node of a machine of a standalone pool, as Cluster API does for others. No request when it is complete.
+/// Completes the Node of a standalone pool's machine, as Cluster API does for other machines. Sends no request if the Node is complete.
 pub async fn complete_node(ctx: &Context, object: &WindowsMachine) -> Result<(), WorkloadError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(()) };
     let Some(machine) = ctx.caches.node_of(object) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Tears down the Node of a machine that is being deleted: before its VM, if it belongs to a standalone pool, and after it, if the Node is left.
+//! Tears down the Node of a machine that is being deleted: before its VM, in a standalone pool, and after its VM, if the Node is left.
 //! The decisions are in [`crate::domain::node::teardown`] and [`crate::domain::node::drain`].
 
 use super::context::{Context, write};
@@ -11,7 +11,7 @@ use crate::engine::outcome::ReconcileError;
 use crate::engine::workload_clusters::fault;
 use crate::kube_api::workload::WorkloadError;
 
-/// One step. `None`: no Node is in the way of the end of the VM. Else what to report, and when to requeue; a change of the Node
+/// Takes one step. `None` if no Node blocks the removal of the VM. Otherwise returns what to report, and when to requeue; a change of the Node
 /// triggers an earlier pass.
 pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
@@ -21,7 +21,7 @@ pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<
     }
 }
 
-/// When nothing is left of the VM: deletes a Node that is left. `None`: there is none. Else what to report.
+/// Deletes a leftover Node after the VM is removed. `None` if there is no such Node. Otherwise returns what to report.
 pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
     let Some(machine) = ctx.caches.node_of(object) else { return Ok(None) };
     let target = ClusterRef::of(&object.metadata).and_then(|cluster| ctx.caches.target_cluster(cluster, None));
@@ -37,7 +37,7 @@ pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<
     }
 }
 
-/// What an error of the workload cluster means for the machine. `None`: the machine goes, and its Node may be left behind.
+/// Handles an error of the workload cluster. `None` if the machine is released, and its Node may be left behind.
 async fn unusable(
     ctx: &Context,
     object: &WindowsMachine,
@@ -67,7 +67,7 @@ async fn unusable(
     }
 }
 
-/// The Node is read as it is now: the watch may be behind, and a VM that stops takes the pods on its Node with it.
+/// Takes one step. The Node is read from the API server: the watch may be behind, and a VM that stops takes the pods on its Node with it.
 async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> Result<Option<Decision<()>>, WorkloadError> {
     let Some(machine) = ctx.caches.node_of(object) else { return Ok(None) };
     let workload = ctx.clusters.get_with_nodes(cluster).await?;

@@ -1,4 +1,4 @@
-//! The VM of a WindowsMachine as it is: from the last listing of its hypervisor, or by a direct look.
+//! The observed VM of a WindowsMachine: from the last listing of its hypervisor, or by a direct read.
 
 use super::context::Context;
 use super::decide::step::{Goal, Target};
@@ -10,18 +10,18 @@ use crate::domain::identity::is_provisioned;
 use crate::hypervisor::{Driver, DriverError, Kept};
 use crate::vm::{Journal, Observed};
 
-/// One VM and the way to it.
+/// A VM and the driver that reaches it.
 pub struct Vm<'a> {
     pub driver: &'a dyn Driver,
     pub hypervisor: &'a WindowsHypervisor,
-    /// Its key.
+    /// The key of the hypervisor.
     pub place: &'a ObjectKey,
     pub target: &'a Target,
     pub journal: Journal,
 }
 
-/// The VM as it is: a row of the last listing where that is enough, else a direct look. What is seen of a VM in the making, or going, leads
-/// to a change: the place for it is kept while the second value lives, and without one a look would be for nothing.
+/// Observes the VM: a row of the last listing where that is enough, else a direct read. If the VM is being created or removed, a change follows
+/// the read: the place for it is kept while the second value lives, and without a place the read would be useless.
 pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Result<(Observed, Option<Kept>), DriverError> {
     let inventories = &ctx.hypervisors.inventories;
     let settled = matches!(vm.target.goal, Goal::Run { .. }) && (is_provisioned(object) || object.spec.provider_id.is_some());
@@ -30,7 +30,7 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     let observed = match listed {
         Some(row) => Observed::Present(row),
         None => observe_vm(object, vm).await.inspect_err(|error| {
-            // The other machines need not find out by themselves: the next listing that succeeds says that it answers again.
+            // The other machines need not detect the outage themselves. The next successful listing marks the endpoint as reachable again.
             if let DriverError::Unreachable(cause) = error {
                 inventories.failed(vm.place, cause.clone());
             }
@@ -41,7 +41,7 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     Ok((observed, kept))
 }
 
-/// A direct look. That nothing is there ends every machine but one whose VM is still to be made, so of all others it is proven.
+/// Reads the VM directly. An absent VM is final for every machine except one whose VM is still to be created, so for the others absence is proven.
 async fn observe_vm(object: &WindowsMachine, vm: &Vm<'_>) -> Result<Observed, DriverError> {
     let observed = vm.driver.observe(&vm.target.key, &vm.journal).await?;
     if observed == Observed::Absent && (vm.target.goal == Goal::Gone || object.spec.provider_id.is_some()) {

@@ -1,4 +1,4 @@
-//! What the status of a WindowsMachine becomes.
+//! The status of a WindowsMachine.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,7 +11,7 @@ use crate::domain::conditions::{conditions, observed, whole_second};
 use crate::domain::identity::{chosen, host_name};
 use crate::vm::{Journal, Present};
 
-/// Status of a WindowsMachine: `present` is what the hypervisor showed when the VM runs, else `None`.
+/// The next status of a WindowsMachine. `present` is the VM that the hypervisor has returned if the VM runs, else `None`.
 pub fn status(
     object: &WindowsMachine,
     said: &[Desired],
@@ -25,11 +25,11 @@ pub fn status(
     if let Some(journal) = journal {
         status.journal = journal;
     }
-    // Said while the Node is in the way. The time of the deletion is that of another clock.
+    // Reported while the Node blocks the deletion. The deletion timestamp comes from another clock.
     if said.iter().any(|said| said.type_ == ConditionType::Deleting) && ClusterRef::standalone(&object.metadata).is_some() {
         status.draining_since.get_or_insert(Time(whole_second(now)));
     }
-    // Said while the VM is being stopped.
+    // Reported while the VM is being stopped.
     if said.iter().any(|said| said.type_ == ConditionType::Ready && said.reason == Reason::Deleting) {
         status.stopping_since.get_or_insert(Time(whole_second(now)));
     }
@@ -39,7 +39,7 @@ pub fn status(
         let host = host_name(object).ok().map(|h| h.to_string());
         let name = host.iter().map(|h| MachineAddress { type_: MachineAddressType::Hostname, address: h.clone() });
         let addresses = vm.addresses.iter().map(|a| MachineAddress { type_: MachineAddressType::InternalIp, address: a.to_string() });
-        // A guest that reboots has no address for a moment: the last known ones stay.
+        // A guest that reboots has no address for a moment: the last known addresses stay.
         if !vm.addresses.is_empty() || status.addresses.is_empty() {
             status.addresses = name.chain(addresses).collect();
         }

@@ -1,4 +1,4 @@
-//! What a machine is given with its first start: taken from the bootstrap Secret once, kept in memory while the VM is being made.
+//! The seed of a machine for its first start: read from the bootstrap Secret once, and kept in memory while the VM is being created.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::vm::Seed;
 /// Why there is no seed.
 #[derive(Debug)]
 pub enum SeedError {
-    /// What is wrong with the Secret, as the message of a condition.
+    /// The problem with the Secret, as the message of a condition.
     Secret(String),
     Api(ApiError),
 }
 
-/// The seed with the data of that Secret.
+/// Returns the seed with the data of that Secret.
 pub async fn of_secret(ctx: &Context, object: &WindowsMachine, target: &Target, host_name: &HostName, secret: &str) -> Result<Arc<Seed>, SeedError> {
     if let Some(seed) = ctx.seeds.get(target.key.vm) {
         return Ok(seed);

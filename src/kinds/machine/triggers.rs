@@ -1,4 +1,4 @@
-//! What triggers a pass of a WindowsMachine.
+//! The triggers for a pass of a WindowsMachine.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<Win
         concerned(caches, &caches.clusters, cluster_facts, |caches, cluster| of_cluster(&caches.windows_machines.all(&namespace(cluster)), cluster)),
         concerned(caches, &caches.hypervisors, hypervisor_facts, |caches, hypervisor| all_of(&caches.windows_machines, &namespace(hypervisor))),
         caches.machines.0.map(|machine: &Machine| named(Some(&machine.spec.infrastructure_ref), "WindowsMachine", machine)),
-        // Its data is ready.
+        // The data of the machine is ready.
         caches.configs.0.map(|config: &WindowsBootstrapConfig| of_owner(config, "WindowsMachine")),
         requested.boxed(),
     ]

@@ -29,18 +29,18 @@ type Key = (String, String, String);
 struct Store {
     objects: BTreeMap<Key, Value>,
     version: u64,
-    /// What happened to each object, for watches that begin late.
+    /// The changes of each object, for watches that start late.
     history: Vec<(u64, Key, &'static str, Value)>,
     watches: Vec<(String, UnboundedSender<Bytes>)>,
-    /// Requests so far that are no watch.
+    /// Requests so far, except watches.
     requests: Vec<String>,
-    /// Those of them that wrote what was there already.
+    /// The requests that changed nothing.
     without_effect: Vec<String>,
     plan: Plan,
     crashed: bool,
 }
 
-/// Clones are the same server.
+/// An API server in memory. Clones are the same server.
 #[derive(Clone)]
 pub struct Api {
     store: Arc<Mutex<Store>>,
@@ -54,18 +54,18 @@ impl Api {
         Self { store: Arc::new(Mutex::new(Store { plan: plan.clone(), ..Store::default() })), now }
     }
 
-    /// For the controllers' requests to that cluster: it is the same server for each, and the requests say which one was meant.
+    /// A client for the controllers' requests to that cluster. The server is the same for each cluster, and the requests name the intended one.
     pub fn client(&self, cluster: &'static str) -> Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let api = api.clone();
             async move { api.serve(cluster, request).await }
         });
-        // As the operator makes it.
+        // Built as the operator builds its client.
         Client::new(Limits::of_management().layer(service), "default")
     }
 
-    /// As a user applies it.
+    /// Applies an object, as a user does.
     pub fn put(&self, resource: &str, object: Value) {
         let name = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = (resource.to_owned(), name("namespace"), name("name"));
@@ -89,13 +89,13 @@ impl Api {
         self.store.lock().objects.iter().filter(|(key, _)| key.0.ends_with(&format!("/{resource}"))).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Each request that was no watch, in the order in which they came, and which of them changed nothing. They are counted again then.
+    /// Takes the requests except watches, in their order, and the requests that changed nothing. Both lists start empty again.
     pub fn take_requests(&self) -> (Vec<String>, Vec<String>) {
         let mut store = self.store.lock();
         (std::mem::take(&mut store.requests), std::mem::take(&mut store.without_effect))
     }
 
-    /// Whether the process is to die now; it is asked once for each time.
+    /// Whether the process must crash now. Each crash is returned once.
     pub fn take_crash(&self) -> bool {
         let mut store = self.store.lock();
         let crashed = std::mem::take(&mut store.crashed);
@@ -167,7 +167,7 @@ impl Api {
     }
 }
 
-/// Resource with group and version, namespace, name, subresource.
+/// Parses a path into resource with group and version, namespace, name and subresource.
 pub fn read(path: &str) -> (String, String, String, String) {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (version, rest) = if parts[0] == "api" { (&parts[..2], &parts[2..]) } else { (&parts[..3], &parts[3..]) };
@@ -183,7 +183,7 @@ pub fn read(path: &str) -> (String, String, String, String) {
 }
 
 fn event(kind: &str, object: &Value) -> Bytes {
-    // The type first, as the API server writes it.
+    // The type comes first, as the API server writes it.
     Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
 }
 
@@ -202,7 +202,7 @@ fn refusal(code: u16, reason: &str) -> Answer {
 type Outcome = Result<Value, (u16, &'static str)>;
 
 impl Store {
-    /// Notes the request if it is a write that is accepted and changes nothing. Events are not kept.
+    /// Records the request if it is an accepted write that changes nothing. Events are not recorded.
     fn counted(&mut self, request: String, answer: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         let before = self.version;
         let answer = answer(self);
@@ -288,7 +288,7 @@ impl Store {
     }
 
     fn create(&mut self, key: Key, mut object: Value, now: Timestamp) -> Value {
-        // The uid is that of the request, so that a plan repeats itself.
+        // The UID depends on the request, so that a plan is reproducible.
         object["metadata"]["uid"] = json!(format!("uid-{}-{}", key.2, self.version + 1));
         object["metadata"]["creationTimestamp"] = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         object["metadata"]["generation"] = json!(1);
@@ -330,7 +330,7 @@ impl Store {
         self.collect(now);
     }
 
-    /// The garbage collector: what has lost its last owner goes.
+    /// Runs the garbage collector: deletes the objects that have lost their last owner.
     fn collect(&mut self, now: Timestamp) {
         let uids: Vec<Value> = self.objects.values().map(|object| object["metadata"]["uid"].clone()).collect();
         let is_left = |object: &Value| {
@@ -359,7 +359,7 @@ impl Store {
 }
 
 impl Api {
-    /// The garbage collector has a look.
+    /// Runs the garbage collector.
     pub fn collect(&self) {
         self.store.lock().collect((self.now)());
     }

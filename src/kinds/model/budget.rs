@@ -1,4 +1,4 @@
-//! What a life costs. A request or a call of the driver that a pass makes in addition is over the budget, whose change is reviewed.
+//! The cost of a life. An additional request or driver call of a pass exceeds the budget, and each change of the budget is reviewed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn kind(request: &str) -> String {
     format!("{cluster:10} {verb:6} {resource}{separator}{subresource}")
 }
 
-/// How many there are of each, below how many there are of all.
+/// The count of each kind, below the total count.
 fn table(what: &str, all: impl Iterator<Item = String>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for one in all {
@@ -48,18 +48,18 @@ fn tables(cost: &Cost) -> String {
     format!("{requests}\n{calls}")
 }
 
-/// Triggers that meet are one pass: so many fewer may be asked for than the budget says.
+/// Triggers that coincide are one pass: a life may stay this far below the budget.
 const SLACK: usize = 2;
-/// A pass less is several requests less. What meets depends on threads, so a budget is that of so many lives: each is within it, and the most
-/// of them is near it.
+/// One pass less saves several requests. Which triggers coincide depends on threads, so a budget covers this many lives: each life is within
+/// the budget, and the most expensive one is near it.
 const LIVES: usize = 3;
 
-/// How often each thing is there.
+/// The count of each row.
 fn rows(table: &str) -> BTreeMap<&str, usize> {
     table.lines().filter_map(|line| line.trim_start().split_once(' ')).map(|(count, what)| (what.trim_start(), count.parse().unwrap())).collect()
 }
 
-/// The most that any of these tables has of each thing.
+/// The highest count of each row in these tables.
 fn most<'a>(tables: &[&'a str]) -> BTreeMap<&'a str, usize> {
     let mut most = BTreeMap::new();
     for (what, count) in tables.iter().flat_map(|table| rows(table)) {
@@ -69,7 +69,7 @@ fn most<'a>(tables: &[&'a str]) -> BTreeMap<&'a str, usize> {
     most
 }
 
-/// Where tables and their budget differ.
+/// The differences between tables and their budget.
 fn differences(found: &[&str], budget: &str) -> Vec<String> {
     let (found, budget) = (most(found), rows(budget));
     let over = found.iter().filter_map(|(what, count)| {
@@ -83,7 +83,7 @@ fn differences(found: &[&str], budget: &str) -> Vec<String> {
     over.chain(under).collect()
 }
 
-/// Holds lives to a budget, each of which `live` lives and tells as a table.
+/// Compares lives with a budget. `live` runs one life and returns its cost as a table.
 fn assert_within(name: &str, budget: &str, live: impl Fn() -> String) {
     let found: Vec<String> = (0..LIVES).map(|_| live()).collect();
     let differences = differences(&found.iter().map(String::as_str).collect::<Vec<_>>(), budget);

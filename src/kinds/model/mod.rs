@@ -1,6 +1,6 @@
-//! Fault plans: the life of a standalone pool (create, scale down, roll out, replace, delete while a machine joins) is lived again and again,
-//! each time with other faults, in another order of events, or without one of our guards. Whatever fails: never two VMs for a machine, never
-//! a VM of a living machine removed, and the end is that of a life without faults.
+//! Fault plans: the life of a standalone pool (create, scale down, roll out, replace, delete while a machine joins) is repeated, each time
+//! with other faults, in another order of events, or without one of our guards. Whatever fails: a machine never has two VMs, the VM
+//! of a living machine is never removed, and the end is the same as in a life without faults.
 
 mod api;
 mod budget;
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use self::plan::{Fault, Plan};
 use self::world::World;
 
-/// Orders of events in which each plan of the ordinary tests may run.
+/// The number of event orders in which the ordinary tests may run a plan.
 const ORDERS: u64 = 8;
 
-/// In a runtime of its own.
+/// Runs a life in a runtime of its own.
 fn in_paused_time<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(life)
 }
 
-/// Runs one life; the requests in it.
+/// Runs one life and returns its requests.
 fn live(plan: &Plan) -> Vec<String> {
     in_paused_time(async { World::new(plan).live().await }).requests
 }
 
-/// The number `nth` of a series that looks random and is the same every time.
+/// The number `nth` of a pseudo-random series that is the same in every run.
 fn mix(nth: usize) -> usize {
     (nth + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33
 }
@@ -49,7 +49,7 @@ fn pairs(requests: usize, seed: usize) -> impl Iterator<Item = Plan> {
     (0..requests).flat_map(move |one| (one + 1..requests).map(move |other| Plan::numbered(&[(one, fault(one, other)), (other, fault(other, one))])))
 }
 
-/// Lives all plans, on every processor; what went wrong.
+/// Runs all plans, on every processor, and returns the failures.
 fn run(plans: &[Plan], requests: &[String]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -88,7 +88,7 @@ fn whatever_fails_the_end_is_the_same() {
     assert!(failed.is_empty(), "{} of {} plans:\n{}", failed.len(), plans.len(), failed.join("\n"));
 }
 
-/// A machine whose create had no answer is seen before it is tried again. It is the one that a user deletes: the next one has another name.
+/// After a create without an answer, the machine is seen before the next try. A user deletes it: the next machine has another name.
 #[test]
 fn no_name_is_given_twice() {
     live(&Plan::after(2, mutations::POST_MACHINE, Fault::ReplyLost));

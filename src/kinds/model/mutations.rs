@@ -1,4 +1,4 @@
-//! Our own guards, taken away one at a time: a plan has to notice.
+//! Removes one guard at a time: a plan must notice.
 
 use super::live;
 use super::plan::{Fault, Plan};
@@ -9,20 +9,20 @@ const POST_TOKEN: &str = "POST /api/v1/namespaces/kube-system/secrets";
 const DELETE_TOKEN: &str = "DELETE /api/v1/namespaces/kube-system/secrets/bootstrap-token-";
 pub const POST_MACHINE: &str = "POST /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 
-/// An order in which the watch of the machines is late, and that of the pools is not.
+/// An order in which the watch of the machines is late, and the watch of the pools is in time.
 fn late_machines() -> u64 {
     let late = |order: &u64, resource: &str| Plan::default().in_order(*order).late(&format!("{INFRASTRUCTURE}/{resource}")).as_millis();
     let order = (1..1000).find(|order| late(order, "windowsmachines") > 1000 && late(order, "windowsnodepools") == 0);
     order.unwrap()
 }
 
-/// Each guard, and a plan that misses it.
+/// Each guard, and a plan that fails without it.
 fn noticed() -> Vec<(Guard, Plan)> {
     vec![
         (Guard::MachineFinalizer, Plan::default()),
         (Guard::ConfigFinalizer, Plan::default()),
         (Guard::FoundToken, Plan::after(0, POST_TOKEN, Fault::CrashAfter)),
-        // Four machines have joined before.
+        // Four machines have joined by then.
         (Guard::TokenBeforeFinalizer, Plan::after(4, DELETE_TOKEN, Fault::RequestLost)),
         (Guard::TokenBeforeReport, Plan::after(0, DELETE_TOKEN, Fault::CrashBefore)),
         (Guard::ProofOfAbsence, Plan::default()),

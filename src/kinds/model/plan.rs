@@ -1,9 +1,9 @@
-//! What goes wrong in one life.
+//! The faults of one life.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// What happens at one request.
+/// The fault at one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     RequestLost,
@@ -14,9 +14,9 @@ pub enum Fault {
     Conflict,
     TimeoutAfterEffect,
     NoAnswer,
-    /// The process dies before the request has left it.
+    /// The process crashes before the request is sent.
     CrashBefore,
-    /// It dies after the request took effect.
+    /// The process crashes after the request took effect.
     CrashAfter,
 }
 
@@ -35,15 +35,15 @@ impl Fault {
     ];
 }
 
-/// A request.
+/// The position of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Number(usize),
-    /// The one after so many others that begin with this text, too.
+    /// The request that begins with this text, after this many others that begin with it too.
     After(usize, &'static str),
 }
 
-/// Faults, and how late each kind's watch is: the order in which the controllers learn of events.
+/// Faults, and the delay of each kind's watch, which determines the order in which the controllers learn of events.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub faults: Vec<(At, Fault)>,
@@ -64,7 +64,7 @@ impl Plan {
         Self { order, ..self }
     }
 
-    /// What happens at `request`, which comes after `earlier`.
+    /// The fault at `request`, which comes after `earlier`.
     pub fn fault(&self, request: &str, earlier: &[String]) -> Option<Fault> {
         let is_it = |at: &At| match at {
             At::Number(number) => *number == earlier.len(),
@@ -73,18 +73,18 @@ impl Plan {
         self.faults.iter().find(|(at, _)| is_it(at)).map(|(_, fault)| *fault)
     }
 
-    /// The requests at which something fails, if they came as in a life without faults.
+    /// The requests at which something fails, provided they come in the same order as in a life without faults.
     pub fn names<'a>(&self, requests: &'a [String]) -> Vec<&'a str> {
         let numbers = self.faults.iter().filter_map(|(at, _)| if let At::Number(number) = at { Some(*number) } else { None });
         numbers.filter_map(|number| requests.get(number).map(String::as_str)).collect()
     }
 
-    /// In a hundred: what the hypervisor does to calls, in every fourth order.
+    /// The percentage of driver calls that fail. Calls fail in every fourth order only.
     pub fn failing_calls(&self) -> u8 {
         if self.order % 4 == 3 { 10 } else { 0 }
     }
 
-    /// How late each event of a watch comes.
+    /// The delay of each event of a watch.
     pub fn late(&self, resource: &str) -> Duration {
         if self.order == 0 {
             return Duration::ZERO;

@@ -28,20 +28,20 @@ use crate::kube_api::workload::Workloads;
 use crate::telemetry::{Metrics, Readiness};
 
 pub const INFRASTRUCTURE: &str = "apis/infrastructure.cluster.x-k8s.io/v1alpha1";
-/// Between two looks at the world.
+/// The interval between two polls of the world.
 const POLL: Duration = Duration::from_millis(250);
-/// Everything comes to its end within that time, of the clock in the world.
+/// The time limit for each stage, on the clock of the world.
 const LIMIT: Duration = Duration::from_secs(600);
-/// After that time, nothing is left to do for machines that run.
+/// After this time, running machines need no more work.
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// Machines that live at the same time: at no time more are asked for, the surplus of a rollout included.
+/// The most machines that may live at the same time: never more are requested, including the surplus of a rollout.
 const MOST: usize = 2;
 
-/// What the controllers ask of others.
+/// The requests and calls of the controllers.
 pub struct Cost {
     pub requests: Vec<String>,
-    /// Requests that wrote what was there already.
+    /// Requests that changed nothing.
     pub without_effect: Vec<String>,
     /// Calls of the driver, by the name of its method.
     pub calls: Vec<&'static str>,
@@ -52,15 +52,15 @@ pub struct World {
     api: Api,
     state: PathBuf,
     start: Instant,
-    /// Machines whose VM is there, by the directory of the VM.
+    /// Machines that have a VM, by the directory of the VM.
     known: BTreeMap<String, String>,
-    /// How many secrets of tokens were made: no two are the same, whichever process made them.
+    /// The number of token secrets created so far. No two are the same, whichever process created them.
     token_secrets: Arc<AtomicUsize>,
     calls: Arc<Mutex<Vec<&'static str>>>,
     process: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
 
-/// A clock that goes with the runtime's.
+/// A clock that follows the runtime's.
 fn clock(start: Instant) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
     let first = Timestamp::from_second(1_800_000_000).unwrap();
     Arc::new(move || first + jiff::SignedDuration::try_from(start.elapsed()).unwrap())
@@ -87,7 +87,7 @@ impl World {
         Self { api, state, start, known: BTreeMap::new(), token_secrets: Arc::default(), calls: Arc::default(), process: None }
     }
 
-    /// Starts the controllers, as a process would.
+    /// Starts the controllers, as a process does.
     fn begin(&mut self) {
         let (client, stop) = (self.api.client("management"), CancellationToken::new());
         let (metrics, readiness) = (Metrics::default(), Readiness::default());
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// VMs by directory: name and whether it runs.
+    /// VMs by directory, with their name and whether they run.
     fn vms(&self) -> Vec<(String, String, bool)> {
         let home = self.state.join("lab.h");
         let entries = std::fs::read_dir(&home).into_iter().flatten().filter_map(Result::ok).filter(|entry| entry.path().is_dir());
@@ -146,7 +146,7 @@ impl World {
         self.api.all("windowsmachines")
     }
 
-    /// One look: the guests do their part, and what must never be is looked for.
+    /// Polls the world: the guests act, and the invariants are checked.
     async fn poll(&mut self) {
         sleep(POLL).await;
         if self.api.take_crash() {
@@ -180,7 +180,7 @@ impl World {
         self.known.retain(|vm, _| vms.iter().any(|(there, ..)| there == vm));
     }
 
-    /// What the guest of a machine joins with must be a token, with both of its halves.
+    /// The guest of a machine must join with an existing token, with both of its halves.
     fn check_token(&self, machine: &Value) {
         let secrets = self.api.all("secrets");
         let engine = &base64::engine::general_purpose::STANDARD;
@@ -216,7 +216,7 @@ impl World {
         self.api.all("secrets").iter().filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").count()
     }
 
-    /// A user deletes the machine: the pool makes another one.
+    /// Deletes the machine, as a user does: the pool creates another one.
     async fn replace(&mut self) {
         let name = |machine: &Value| machine["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let old = self.machines().first().map(name).unwrap_or_default();
@@ -224,13 +224,13 @@ impl World {
         self.until("one in its place", |world| world.has(1) && world.machines().iter().all(|machine| name(machine) != old)).await;
     }
 
-    /// What was asked since it was taken last.
+    /// The cost since it was taken last.
     fn take_cost(&self) -> Cost {
         let (requests, without_effect) = self.api.take_requests();
         Cost { requests, without_effect, calls: std::mem::take(&mut *self.calls.lock()) }
     }
 
-    /// Two machines that run, and are left alone for that time; what it costs to look after them.
+    /// Runs two machines without events for that time, and returns the cost of that time.
     pub async fn rest(mut self, time: Duration) -> Cost {
         self.begin();
         self.until("two machines", |world| world.has(2)).await;
@@ -242,7 +242,7 @@ impl World {
         cost
     }
 
-    /// A whole life, and what it costs.
+    /// Runs a whole life and returns its cost.
     pub async fn live(mut self) -> Cost {
         let pools = format!("{INFRASTRUCTURE}/windowsnodepools");
         self.begin();
@@ -253,7 +253,7 @@ impl World {
         let is_new = |world: &Self| world.machines().iter().all(|machine| machine["spec"]["image"] == "windows-server-2025");
         self.until("another machine", |world| world.has(1) && is_new(world)).await;
         self.replace().await;
-        // One that joins while all of it goes.
+        // A machine joins while everything is deleted.
         self.api.merge(&pools, "lab", "win", &json!({"spec": {"replicas": 2}}));
         self.until("a token", |world| world.tokens() > 0).await;
         self.api.delete(&pools, "lab", "win");

@@ -1,5 +1,5 @@
-//! The bootstrap configurations of a pool's machines, and those of them that have lost their owner: after a restore it has another UID, and others
-//! take owner references away. A machine that goes would leave such a configuration behind, and a pool that goes waits for all of them.
+//! The bootstrap configurations of a pool's machines, and those that have lost their owner: after a restore, the owner has another UID, and other
+//! clients remove owner references. A deleted machine would leave such a configuration behind, and a deleted pool waits for all configurations.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::api::machine::WindowsMachine;
 use crate::api::pool::{POOL_LABEL, WindowsNodePool};
 use crate::engine::outcome::ReconcileError;
 
-/// Those that the cache shows, each with its machine if the pool has it. Users copy labels: a configuration that nothing owns is one only by its name.
+/// The cached configurations of the pool, each with its machine if the pool has it. Users copy labels: without owner, only the name counts.
 pub fn of_pool(ctx: &Context, object: &WindowsNodePool) -> Vec<(Arc<WindowsBootstrapConfig>, Option<Arc<WindowsMachine>>)> {
     let namespace = object.namespace().unwrap_or_default();
     let labelled = ctx.caches.configs.all(&namespace).into_iter().filter(|config| is_labelled(&config.metadata, object));
@@ -31,18 +31,18 @@ pub fn of_pool(ctx: &Context, object: &WindowsNodePool) -> Vec<(Arc<WindowsBoots
         .collect()
 }
 
-/// How many there are, those included that could never be read.
+/// The number of configurations, including unreadable ones.
 pub fn count(ctx: &Context, object: &WindowsNodePool) -> usize {
     let unreadable = ctx.caches.configs.unreadable(&object.namespace().unwrap_or_default());
     unreadable.iter().filter(|config| is_labelled(config, object)).count() + of_pool(ctx, object).len()
 }
 
-/// Whether the label of the pool is on it.
+/// Whether the configuration has the label of the pool.
 pub fn is_labelled(config: &ObjectMeta, object: &WindowsNodePool) -> bool {
     config.labels.as_ref().and_then(|labels| labels.get(POOL_LABEL)) == Some(&capi::label_value(&object.name_any()))
 }
 
-/// Whether nothing owns the configuration of that machine, or the machine as it was before a restore, with another UID.
+/// Whether nothing owns the machine's configuration, or its owner is the machine before a restore, with another UID.
 pub fn is_lost(config: &WindowsBootstrapConfig, machine: &WindowsMachine) -> bool {
     let kind = WindowsMachine::kind(&());
     config
@@ -51,7 +51,7 @@ pub fn is_lost(config: &WindowsBootstrapConfig, machine: &WindowsMachine) -> boo
         .all(|owner| owner.kind == kind && owner.name == machine.name_any() && Some(&owner.uid) != machine.meta().uid.as_ref())
 }
 
-/// Gives each that is lost its machine as owner again, and deletes each that has neither owner nor machine; `true` when something was written.
+/// Restores the owner of each lost configuration, and deletes each that has neither owner nor machine. Returns `true` when something was written.
 pub async fn fix(ctx: &Context, object: &WindowsNodePool) -> Result<bool, ReconcileError> {
     let mut calls = Vec::new();
     for (config, machine) in of_pool(ctx, object) {
@@ -64,7 +64,7 @@ pub async fn fix(ctx: &Context, object: &WindowsNodePool) -> Result<bool, Reconc
     Ok(all(calls).await?.into_iter().any(|written| written))
 }
 
-/// Puts the owner reference back.
+/// Restores the owner reference.
 pub async fn adopt(ctx: &Context, config: &WindowsBootstrapConfig, machine: &WindowsMachine) -> Result<(), ReconcileError> {
     let owners: Vec<_> = machine.owner_ref(&()).into_iter().collect();
     let patch = json!({ "metadata": { "ownerReferences": owners, "resourceVersion": config.resource_version() } });
@@ -73,12 +73,12 @@ pub async fn adopt(ctx: &Context, config: &WindowsBootstrapConfig, machine: &Win
     Ok(())
 }
 
-/// Whether nothing owns it, and it is not being deleted.
+/// Whether nothing owns the configuration, and it is not being deleted.
 fn is_left(config: &WindowsBootstrapConfig, object: &WindowsNodePool) -> bool {
     is_labelled(&config.metadata, object) && config.owner_references().is_empty() && config.metadata.deletion_timestamp.is_none()
 }
 
-/// Deletes one without owner if the API server knows no machine of its name; the caches may be behind. `false`: it was not deleted.
+/// Deletes a configuration without owner if the API server has no machine of its name; the caches may be behind. `false` if it was not deleted.
 async fn remove(ctx: &Context, object: &WindowsNodePool, config: Arc<WindowsBootstrapConfig>) -> Result<bool, ReconcileError> {
     let (namespace, name, uid) = (config.namespace().unwrap_or_default(), config.name_any(), config.uid().unwrap_or_default());
     let cluster = &ctx.management.cluster;

@@ -1,4 +1,4 @@
-//! What every step of a pass for a WindowsNodePool uses, and how it writes the status.
+//! The context of a pass for a WindowsNodePool, and how its status is written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Gives each machine its bootstrap configuration, and writes what changes in place.
+//! Creates the bootstrap configuration of each machine, and writes changes in place.
 
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use crate::api::pool::WindowsNodePool;
 use crate::engine::outcome::ReconcileError;
 use crate::kube_api::cluster::Creation;
 
-/// A bootstrap configuration for each machine that has none, what changes in place, and the time limits of its Machine; `true` when something was done.
+/// Creates missing bootstrap configurations, writes changes in place, and sets the time limits of the Machines. `true` when something was done.
 pub async fn ensure_configs_and_fields(
     ctx: &Context,
     object: &WindowsNodePool,
@@ -74,7 +74,7 @@ async fn configure(
     let config = if let Some(cluster) = cluster { build::adopted_config(config, machine, &cluster) } else { config };
     let answer = ctx.management.cluster.create_if_absent(&config).await;
     match ctx.memories.remember_refusal(&pool, &config.name_any(), answer, ctx.management.now())? {
-        // The cache does not show yet what something took away.
+        // The cache does not show yet that the owner reference was removed.
         Creation::Existing(found) if configs::is_labelled(&found.metadata, object) && configs::is_lost(&found, machine) => {
             configs::adopt(ctx, &found, machine).await
         }

@@ -1,5 +1,5 @@
-//! Hands a pool over from standalone to a MachinePool of Cluster API, or back: its machines learn which cluster they belong to now, and
-//! no VM is made again.
+//! Hands a pool over from standalone to a MachinePool of Cluster API, or back: its machines are moved to the new cluster reference, and
+//! no VM is recreated.
 
 use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -15,7 +15,7 @@ use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION, MADE_FOR_ANNOTATION,
 use crate::api::pool::WindowsNodePool;
 use crate::engine::outcome::ReconcileError;
 
-/// `true` when a machine was written.
+/// Hands the machines over. Returns `true` when a machine was written.
 pub async fn hand_over(ctx: &Context, object: &WindowsNodePool, request: &PoolRequest, found: &[PoolMachine]) -> Result<bool, ReconcileError> {
     let standalone = request.is_standalone();
     let mut calls = Vec::new();
@@ -33,7 +33,7 @@ pub async fn hand_over(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     Ok(!all(calls).await?.is_empty())
 }
 
-/// Puts the owner reference back.
+/// Restores the owner reference.
 async fn adopt(ctx: &Context, object: &WindowsNodePool, request: &PoolRequest, machine: &PoolMachine) -> Result<(), ReconcileError> {
     let meta = &machine.object.metadata;
     let others = meta.owner_references.iter().flatten().filter(|owner| owner.kind != "WindowsNodePool").cloned();
@@ -47,7 +47,7 @@ async fn adopt(ctx: &Context, object: &WindowsNodePool, request: &PoolRequest, m
 async fn hand_over_one(ctx: &Context, object: &WindowsNodePool, request: &PoolRequest, machine: &PoolMachine) -> Result<(), ReconcileError> {
     let labels: Map<String, Value> = request.core_labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
     let joins = request.standalone.as_ref().map(ToString::to_string);
-    // The configuration first: whether it was written is seen by its machine.
+    // The configuration is written first: the state of the machine shows whether the hand-over is complete.
     if let Some(config) = &machine.config {
         let annotations = json!({ JOINS_ANNOTATION: joins, MADE_FOR_ANNOTATION: request.cluster() });
         let patch = json!({ "metadata": { "labels": labels, "annotations": annotations } });
@@ -61,7 +61,7 @@ async fn hand_over_one(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     Ok(())
 }
 
-/// Whether a machine is already where its pool is.
+/// Whether a machine already belongs where its pool does.
 fn stays(meta: &ObjectMeta, standalone: bool) -> bool {
     if !standalone {
         return ClusterRef::standalone(meta).is_none();

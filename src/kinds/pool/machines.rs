@@ -1,4 +1,4 @@
-//! Makes and removes the machines of a pool.
+//! Creates and removes the machines of a pool.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -59,7 +59,7 @@ pub async fn carry_out(
     }
 }
 
-/// One machine. Core makes its Machine when it sees it (`docs/design/cluster-api.md#pool-machines`).
+/// Creates one machine. Core creates a Machine for it (`docs/design/cluster-api.md#pool-machines`).
 async fn make(
     ctx: &Context,
     object: &WindowsNodePool,
@@ -77,14 +77,14 @@ async fn make(
     let answer = ctx.management.cluster.create_if_absent(&machine).await;
     match ctx.memories.remember_refusal(&uid, &name, answer, ctx.management.now()) {
         Ok(Creation::Made(made)) => ctx.memories.made(&uid, made, ctx.management.now()),
-        // An earlier try had no answer: this is what it made.
+        // An earlier try had no answer, and created this machine.
         Ok(Creation::Existing(found)) if found.owner_references().iter().any(|owner| owner.uid == uid) => {
             ctx.memories.made(&uid, found, ctx.management.now());
         }
-        // The name is taken: the next pass finds another one.
+        // The name is in use: the next pass chooses another one.
         Ok(Creation::Existing(_)) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {name} is there already")).into()),
         Err(error) => {
-            // Whatever this try says, the first one may have made it.
+            // Whatever the answer to this try, the first try may have created the machine.
             if is_another_try || matches!(error, ApiError::Unreachable(_) | ApiError::NotServed(_) | ApiError::Other(_)) {
                 ctx.memories.no_answer(&uid, name);
             }
@@ -94,7 +94,7 @@ async fn make(
     Ok(())
 }
 
-/// With its finalizer and its hypervisor, where the cluster and the hypervisors are known by now.
+/// Adds the finalizer and the hypervisor if the cluster and the hypervisors are already known.
 fn adopted(ctx: &Context, machine: WindowsMachine) -> WindowsMachine {
     let Some(cluster) = ClusterRef::of(&machine.metadata).and_then(|cluster| ctx.caches.target_cluster(cluster, None)) else { return machine };
     let hypervisors = ctx.caches.hypervisors.names(&machine.namespace().unwrap_or_default());
@@ -102,7 +102,7 @@ fn adopted(ctx: &Context, machine: WindowsMachine) -> WindowsMachine {
     build::adopted(machine, &Places { hypervisors: &hypervisors, cluster: &cluster, failure_domain: None })
 }
 
-/// Asks for machines that were made and that a watch which is down does not show: they would be made twice.
+/// Reads created machines that the watch does not show because it is down: otherwise they would be created twice.
 pub async fn look_for_unseen(ctx: &Context, object: &WindowsNodePool) -> Result<(), ReconcileError> {
     let pool = object.uid().unwrap_or_default();
     let overdue = ctx.memories.overdue(&pool, ctx.management.now());
@@ -118,7 +118,7 @@ async fn look_for(ctx: &Context, pool: &str, made: &WindowsMachine) -> Result<()
     Ok(())
 }
 
-/// cluster-autoscaler annotates a Machine, then lowers the number in the MachinePool: those are two watches, and the first may be behind.
+/// cluster-autoscaler annotates a Machine, then lowers the number in the MachinePool. These are two watches, and the first may be behind.
 async fn refuse_if_annotations_have_changed(
     ctx: &Context,
     object: &WindowsNodePool,
@@ -161,7 +161,7 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
     Ok(true)
 }
 
-/// That a machine has not joined, or its Node is not Ready or gone, may be old news, if the watch of the Nodes is behind.
+/// Fails with a conflict if the Node serves by now. If the watch of the Nodes is behind, its state in the cache may be outdated.
 async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine, why: Why) -> Result<(), ReconcileError> {
     let object = &machine.object;
     if !removal::is_because_of_its_node(&machine.member, why) {
@@ -175,7 +175,7 @@ async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine, why: Wh
     Ok(())
 }
 
-/// The pool goes, and all of its machines.
+/// Removes all machines of a pool that is being deleted.
 pub async fn remove_all(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<(), ReconcileError> {
     let standalone = ClusterRef::of_pool(object).is_some();
     let mut calls = Vec::new();
@@ -187,7 +187,7 @@ pub async fn remove_all(ctx: &Context, object: &WindowsNodePool, found: &[PoolMa
     all(calls).await.map(drop)
 }
 
-/// Reports in the MachinePool how many machines there are (`docs/design/cluster-api.md#replicas-managed-elsewhere`).
+/// Reports the number of machines in the MachinePool (`docs/design/cluster-api.md#replicas-managed-elsewhere`).
 pub async fn report_replicas(ctx: &Context, pool: &MachinePool, machines: usize) -> Result<(), ReconcileError> {
     let machines = i32::try_from(machines).unwrap_or(i32::MAX);
     if pool.spec.replicas != Some(machines) {
@@ -196,7 +196,7 @@ pub async fn report_replicas(ctx: &Context, pool: &MachinePool, machines: usize)
     Ok(())
 }
 
-/// Takes the names of machines that are gone out of the annotation that asked for their removal.
+/// Removes the names of deleted machines from the annotation that requested their removal.
 pub async fn prune_removal_annotation(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<(), ReconcileError> {
     let named = object.named_for_removal();
     let left: Vec<&str> = named.iter().map(String::as_str).filter(|name| found.iter().any(|machine| machine.member.name == *name)).collect();

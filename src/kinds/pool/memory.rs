@@ -1,5 +1,5 @@
-//! What this process did to the machines of its pools and the caches do not show yet: without it, a pass that comes before the
-//! watch would make or remove machines twice. Lost with the process: the caches of the next one begin with what is there.
+//! Changes to pool machines that this process made and the caches do not show yet: without them, a pass that comes before the watch
+//! would create or remove machines twice. Lost with the process: the caches of the next process start with the current objects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use crate::api::machine::WindowsMachine;
 use crate::guards::Guard;
 use crate::kube_api::error::ApiError;
 
-/// A watch that is behind for longer is down, and what it has not shown may be gone by now.
+/// A watch that is behind for longer is down, and objects that it has not shown may be deleted by now.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
 
-/// After the API server has refused a machine, nothing is made for this long.
+/// After the API server has refused a machine, no machine is created for this long.
 const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 
-/// By UID of the pool.
+/// The memory of each pool, by UID of the pool.
 #[derive(Default)]
 pub struct Memories(Mutex<HashMap<String, Memory>>);
 
 #[derive(Default)]
 struct Memory {
-    /// Machines that were made, by UID.
+    /// Machines that were created, by UID.
     made: HashMap<String, (WindowsMachine, Timestamp)>,
-    /// Machines whose configuration was made, by UID.
+    /// Machines whose configuration was created, by UID.
     configured: HashMap<String, Timestamp>,
-    /// Names of machines whose create had no answer and that the cache has not shown: with the same name, the next try finds what that one made.
+    /// Names of machines whose create had no answer and that the cache has not shown: with the same name, the next try finds such a machine.
     unanswered: Vec<String>,
-    /// UIDs of machines whose removal was asked for.
+    /// UIDs of machines whose removal was requested.
     removed: HashMap<String, Timestamp>,
-    /// When the pool was looked at last.
+    /// The time of the last pass.
     looked: Option<Timestamp>,
     /// Why the API server refused a machine, and when.
     refused: Option<(String, Timestamp)>,
@@ -49,7 +49,7 @@ impl Memories {
         self.0.lock().entry(pool.to_owned()).or_default().unanswered.push(name);
     }
 
-    /// A name to try again.
+    /// Takes a name to try again.
     pub fn take_unanswered(&self, pool: &str) -> Option<String> {
         self.0.lock().get_mut(pool)?.unanswered.pop().filter(|_| Guard::UnansweredNames.holds())
     }
@@ -58,7 +58,7 @@ impl Memories {
         self.0.lock().entry(pool.to_owned()).or_default().removed.insert(machine.to_owned(), now);
     }
 
-    /// Machines that were made and that `cached` does not show yet. What it shows is forgotten, with its name: no other machine gets that one.
+    /// Created machines that `cached` does not show yet. A machine that it shows is forgotten, with its name: no other machine gets that name.
     pub fn unseen(&self, pool: &str, cached: &[Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
         let mut all = self.0.lock();
         let Some(memory) = all.get_mut(pool) else { return Vec::new() };
@@ -70,7 +70,7 @@ impl Memories {
         memory.made.values().map(|(object, _)| object.clone()).collect()
     }
 
-    /// Machines that were made and that the watch has not shown for so long that they must be asked for.
+    /// Created machines that the watch has not shown for so long that they must be read.
     pub fn overdue(&self, pool: &str, now: Timestamp) -> Vec<WindowsMachine> {
         let all = self.0.lock();
         let made = all.get(pool).into_iter().flat_map(|memory| memory.made.values());
@@ -81,7 +81,7 @@ impl Memories {
         self.0.lock().entry(pool.to_owned()).or_default().configured.insert(machine.to_owned(), now);
     }
 
-    /// Machines whose configuration was made and is not among those that the cache shows, which are forgotten.
+    /// Machines whose configuration was created and that `shown` does not contain. The configurations in `shown` are forgotten.
     pub fn unseen_configs(&self, pool: &str, shown: impl IntoIterator<Item = String>, now: Timestamp) -> HashSet<String> {
         let mut all = self.0.lock();
         let Some(memory) = all.get_mut(pool) else { return HashSet::new() };
@@ -96,14 +96,14 @@ impl Memories {
         self.0.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
     }
 
-    /// A machine that the watch has shown, or the API server does not know, is no longer remembered.
+    /// Forgets a machine that the watch has shown, or that the API server does not have.
     pub fn seen(&self, machine: &str) {
         for memory in self.0.lock().values_mut() {
             memory.made.remove(machine);
         }
     }
 
-    /// What is left of `rest` since the last pass; `None`: nothing, and this pass becomes the last.
+    /// The rest of the pause since the last pass. `None` if the pause is over: then this pass counts as the last.
     pub fn rests(&self, pool: &str, rest: SignedDuration, now: Timestamp) -> Option<SignedDuration> {
         let mut all = self.0.lock();
         let memory = all.entry(pool.to_owned()).or_default();
@@ -114,7 +114,7 @@ impl Memories {
         left
     }
 
-    /// Remembers the answer to a create if it is a refusal, without the name, which differs each time.
+    /// Records the answer to a create if it is a refusal, without the name, which differs each time.
     pub fn remember_refusal<T>(&self, pool: &str, name: &str, answer: Result<T, ApiError>, now: Timestamp) -> Result<T, ApiError> {
         answer.inspect_err(|error| {
             if error.is_refusal() {
@@ -127,7 +127,7 @@ impl Memories {
         self.0.lock().entry(pool.to_owned()).or_default().refused = Some((why, now));
     }
 
-    /// Why nothing is made, and how long that lasts; `None`: it may be tried.
+    /// Why no machine is created, and how long that lasts; `None` if a create may be tried.
     pub fn refusal(&self, pool: &str, now: Timestamp) -> Option<(String, SignedDuration)> {
         let all = self.0.lock();
         let (why, at) = all.get(pool)?.refused.as_ref()?;
@@ -139,13 +139,13 @@ impl Memories {
     }
 }
 
-/// What is left of a time that began at `since`. A clock that was set back ends it: else it would last as much longer.
+/// The rest of a period that began at `since`. If the clock was set back, the period ends: otherwise it would last longer by that difference.
 fn left_of(whole: SignedDuration, since: Timestamp, now: Timestamp) -> Option<SignedDuration> {
     let left = whole - now.duration_since(since);
     (left.is_positive() && left <= whole).then_some(left)
 }
 
-/// Forgets what is older than [`REMEMBERED`]. When the clock was set back, that time begins again.
+/// Forgets entries older than [`REMEMBERED`]. If the clock was set back, that period starts over.
 fn keep_recent(at: &mut HashMap<String, Timestamp>, now: Timestamp) {
     at.values_mut().for_each(|at| *at = (*at).min(now));
     at.retain(|_, at| now.duration_since(*at) < REMEMBERED);

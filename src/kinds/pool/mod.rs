@@ -1,7 +1,7 @@
 //! WindowsNodePool: observe, decide ([`decide`]), act, report.
 //!
-//! A pass does the first of these that is to be done, and a later one the rest: put lost owners of configurations back, hand machines over,
-//! complete them (configuration, labels), make or remove one batch. Each of them may be many writes, side by side. Then the pool itself is
+//! A pass does the first of these that is due, and a later pass does the rest: restore lost owners of configurations, hand machines over,
+//! complete them (configuration, labels), create or remove one batch. Each may be many writes, in parallel. Then the pool itself is
 //! written: `spec.providerIDList`, then the status; and labels and taints of Nodes follow the template.
 
 mod configs;

@@ -1,4 +1,4 @@
-//! What cluster-autoscaler's service reads: the caches of pools and machines, and the template of a pool.
+//! The data of cluster-autoscaler's service: the caches of pools and machines, and the template of a pool.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::api::pool::WindowsNodePool;
 use crate::autoscaler::NodeGroups;
 use crate::engine::caches::Caches;
 
-/// The caches, as the service asks for them.
+/// The caches, with the interface that the service needs.
 pub struct CachedNodeGroups(pub Arc<Caches>);
 
 impl NodeGroups for CachedNodeGroups {

@@ -1,5 +1,5 @@
-//! Labels and taints of Nodes that are there follow the template: the Node first, then the machine's configuration, from which the next
-//! pass knows what the Node has. A crash in between does the first again, and finds nothing to do.
+//! Labels and taints of existing Nodes follow the template: first the Node is written, then the machine's configuration, from which the next
+//! pass knows the Node's labels and taints. After a crash in between, the first write is repeated without effect.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::engine::outcome::ReconcileError;
 use crate::kube_api::workload::WorkloadError;
 
-/// Nodes of one pass: the pool has other things to do.
+/// The most Nodes written in one pass: the pool has other work to do.
 const BATCH: usize = 64;
 
-/// `true` when something was done.
+/// Updates the Nodes. Returns `true` when something was done.
 pub async fn follow(ctx: &Context, template: &Template, found: &[PoolMachine]) -> Result<bool, ReconcileError> {
     let Some(spec) = &template.bootstrap else { return Ok(false) };
     let mut calls = Vec::new();
@@ -68,7 +68,7 @@ async fn change_node(
     workload.change_node(name, |node| change(node, had, wanted).filter(|_| identity.is_of(node))).await
 }
 
-/// The merge patch of a configuration's `spec.kubelet`; `None` when it says what the template says.
+/// The merge patch of a configuration's `spec.kubelet`; `None` when it matches the template.
 fn patch_of_config(has: &Kubelet, wanted: &Kubelet) -> Option<Value> {
     if has.node_labels == wanted.node_labels && has.taints == wanted.taints {
         return None;
@@ -92,7 +92,7 @@ mod tests {
     use crate::testing::server::{Server, connect, kubeconfig};
     use crate::testing::{reach, read, shared_to};
 
-    /// Core names a Node that only says whose it is.
+    /// Core names a Node that only claims to belong to the machine.
     #[tokio::test]
     async fn a_node_of_another_machine_gets_no_labels() {
         let machine: WindowsMachine = read(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",

@@ -1,4 +1,4 @@
-//! What the caches know of a pool: who owns it, and what its machines are.
+//! The cached state of a pool: its owner, and the state of its machines.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::domain::identity::{INFRASTRUCTURE, chosen};
 use crate::domain::owner::NodeRequest;
 use crate::kinds::machine::decide::step::Reach;
 
-/// Who asks for the machines.
+/// The owner that requests the machines.
 pub enum PoolOwner {
     None,
     Unseen,
@@ -41,7 +41,7 @@ fn cluster_name(object: &WindowsNodePool) -> Option<&str> {
     capi::cluster_name(object.metadata.labels.as_ref()).filter(|_| ClusterRef::of_pool(object).is_none())
 }
 
-/// Whether it belongs to a Cluster, which may be paused.
+/// Whether the pool belongs to a Cluster, which may be paused.
 pub fn names_cluster(object: &WindowsNodePool) -> bool {
     cluster_name(object).is_some()
 }
@@ -52,7 +52,7 @@ pub fn cluster(ctx: &Context, object: &WindowsNodePool) -> Option<Arc<Cluster>> 
     ctx.caches.clusters.get(&object.namespace().unwrap_or_default(), name)
 }
 
-/// One machine with everything that belongs to it.
+/// One machine with all related objects.
 pub struct PoolMachine {
     pub object: Arc<WindowsMachine>,
     /// Its Machine of Cluster API.
@@ -62,7 +62,7 @@ pub struct PoolMachine {
     pub member: Member,
 }
 
-/// The machines of the pool, by name. `hash`: that of its template.
+/// The machines of the pool, by name. `hash` is the hash of the pool's template.
 pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<PoolMachine> {
     let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
     let mut all = ctx.caches.windows_machines.all(&namespace);
@@ -75,19 +75,19 @@ pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<Pool
     all.into_iter().map(|m| machine(ctx, object, m, hash, standalone, &named)).collect()
 }
 
-/// Names of the pool's machines of which nothing but the metadata could ever be read.
+/// Names of the pool's machines of which only the metadata could ever be read.
 pub fn unreadable(ctx: &Context, object: &WindowsNodePool) -> Vec<String> {
     let all = ctx.caches.windows_machines.unreadable(&object.namespace().unwrap_or_default());
     all.into_iter().filter(|machine| is_its(machine, object)).filter_map(|machine| machine.name).collect()
 }
 
-/// Whether a machine is one of the pool's, those included that have lost it.
+/// Whether the machine belongs to the pool, even if it has lost its owner reference.
 pub fn is_its(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
     is_of(machine, pool.metadata.uid.as_deref().unwrap_or_default()) || is_lost(machine, pool)
 }
 
-/// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID. Labels
-/// alone do not make it one: users copy them. The name is that of a machine which the pool made.
+/// Whether a machine of this pool has lost its owner reference, or names the pool before a restore, with another UID. Labels alone are no
+/// proof: users copy them. The name must be one that the pool gives.
 pub fn is_lost(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
     let is_named = is_name_of(pool, machine.name.as_deref().unwrap_or_default());
     let is_marked = is_named && pool_label(machine) == Some(&capi::label_value(&pool.name_any()));
@@ -99,7 +99,7 @@ fn pool_label(meta: &ObjectMeta) -> Option<&String> {
     meta.labels.as_ref()?.get(POOL_LABEL)
 }
 
-/// `named`: machines that are to be removed by name.
+/// Collects the facts about a machine. `named` are the machines that are to be removed by name.
 fn machine(
     ctx: &Context,
     pool: &WindowsNodePool,
@@ -109,7 +109,7 @@ fn machine(
     named: &BTreeSet<String>,
 ) -> PoolMachine {
     let (namespace, uid) = (object.namespace().unwrap_or_default(), pool.uid().unwrap_or_default());
-    // Core gives the Machine the name of the WindowsMachine, and makes it before it says so there.
+    // Core gives the Machine the name of the WindowsMachine, and creates the Machine before it sets the owner reference.
     let found = ctx.caches.machines.get(&namespace, &object.name_any()).filter(|m| m.spec.infrastructure_ref.name == object.name_any());
     let machine = found.filter(|_| !standalone);
     let request = match &machine {

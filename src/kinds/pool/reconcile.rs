@@ -25,9 +25,9 @@ use crate::domain::gate::{has_finalizer, paused, paused_condition};
 use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::engine::workload_clusters::fault;
 
-/// What a person can fix outside the pool is checked again after this time.
+/// A fault that a person can fix outside the pool is checked again after this time.
 const RECHECK: Duration = Duration::from_secs(10);
-/// Between two passes of a pool: a thousand machines change a hundred times a second while they come up.
+/// The pause between two passes of a pool: a thousand machines change a hundred times a second while they start.
 const REST: SignedDuration = SignedDuration::from_millis(300);
 
 pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -58,7 +58,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     let unreadable = observe::unreadable(ctx, object);
     if !unreadable.is_empty() {
         report_status(ctx, object, &[unread(&unreadable)]).await?;
-        // Nothing triggers a pass when one of them is deleted.
+        // Nothing triggers a pass when an unreadable machine is deleted.
         return Ok(Outcome::requeue_after(RECHECK));
     }
     machines::look_for_unseen(ctx, object).await?;
@@ -66,7 +66,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
         return reconcile_delete(ctx, object).await;
     }
     let (request, machine_pool) = match owner {
-        // The pool goes next, and its machines with it.
+        // The pool is deleted next, and its machines with it.
         PoolOwner::MachinePool(pool) if pool.metadata.deletion_timestamp.is_some() => return Ok(Outcome::done()),
         PoolOwner::MachinePool(pool) => (PoolRequest::of_machine_pool(object, &pool), Some(pool)),
         PoolOwner::Unseen => return wait(ctx, object, "its MachinePool is not there (yet)").await,
@@ -88,7 +88,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     reconcile_normal(ctx, object, &request, machine_pool.as_deref()).await
 }
 
-/// A pool with an owner: its template, its machines, one batch, the report.
+/// Reconciles a pool with an owner: its template, its machines, one batch, the report.
 async fn reconcile_normal(
     ctx: &Context,
     object: &WindowsNodePool,
@@ -153,7 +153,7 @@ async fn reconcile_normal(
     let followed = node_labels::follow(ctx, &template, &found).await;
     let mut conditions = decision.conditions;
     let followed = match followed {
-        // What the Nodes are said to be stays until the cluster answers.
+        // The reported state of the Nodes stays until the cluster answers.
         Err(error) if error.is_pending() => return Err(error),
         Err(error) if error.is_refusal() => {
             conditions = nodes_refused(conditions, &error.to_string());
@@ -167,18 +167,18 @@ async fn reconcile_normal(
     Ok(if acted || followed { Outcome::now() } else { Outcome::of(decision.requeue_after) })
 }
 
-/// Its machines need to know their Nodes, also while the pool itself does nothing.
+/// Watches the Nodes of the cluster. The machines need their Nodes even while the pool itself does nothing.
 async fn watch_nodes(ctx: &Context, cluster: &ClusterRef) {
     if let Err(error) = ctx.clusters.get_with_nodes(cluster).await {
         tracing::debug!(%cluster, %error, "the Nodes of the cluster are not watched yet");
     }
 }
 
-/// Before a standalone pool decides anything, the Nodes of its cluster must be known. `Some`: they are not yet.
+/// Waits until the Nodes of the cluster are known, before a standalone pool decides anything. `Some` if they are not known yet.
 async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &ClusterRef) -> Result<Option<Outcome>, ReconcileError> {
     match ctx.clusters.get_with_nodes(cluster).await.and_then(|_| ctx.clusters.nodes().listed(cluster)) {
         Ok(true) => Ok(None),
-        // Their watch triggers the next pass.
+        // The watch of the Nodes triggers the next pass.
         Ok(false) => Ok(Some(Outcome::requeue_after(RECHECK))),
         Err(error) => match fault(&error) {
             Some(fault) => {
@@ -190,7 +190,7 @@ async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &Clust
     }
 }
 
-/// Keeps `spec.providerIDList` true; returns the pool if it was written. The ID of a machine that is being drained stays: without it,
+/// Keeps `spec.providerIDList` up to date. Returns the pool if it was written. The ID of a machine that is being drained stays: without it,
 /// Cluster API would delete the Node (`docs/design/cluster-api.md#pool-fields`).
 async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<Option<WindowsNodePool>, ReconcileError> {
     let mut ids: Vec<String> = found.iter().filter_map(|machine| machine.object.spec.provider_id.clone()).collect();
@@ -201,10 +201,10 @@ async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMa
     Ok(Some(ctx.management.merge_spec(object, json!({ "providerIDList": ids })).await?))
 }
 
-/// The pool goes: its machines first, each by its Machine, so that it is drained (`docs/design/cluster-api.md#pool-machines`).
+/// Deletes a pool: its machines first, each through its Machine, so that its Node is drained (`docs/design/cluster-api.md#pool-machines`).
 async fn reconcile_delete(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
     let found = observe::machines(ctx, object, "");
-    // Their configurations go after them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.
+    // The configurations are deleted after the machines, and clean up the workload cluster while the Cluster and its kubeconfig still exist.
     let configs = configs::count(ctx, object);
     if found.is_empty() && configs == 0 {
         ctx.memories.forget(&object.uid().unwrap_or_default());
@@ -224,7 +224,7 @@ async fn reconcile_delete(ctx: &Context, object: &WindowsNodePool) -> Result<Out
     Ok(Outcome::requeue_after(Duration::from_secs(5)))
 }
 
-/// The last pool of a cluster ends its watches.
+/// Ends the watches of a cluster with its last pool.
 async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
     let Some(cluster) = ClusterRef::of_pool(object) else { return };
     let pools = ctx.caches.pools.all(&cluster.namespace);
@@ -233,7 +233,7 @@ async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
     }
 }
 
-/// A wait that ends by itself: reported only when it lasts.
+/// A wait that ends automatically: reported only when it lasts.
 async fn wait(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
     let wait = waiting((), &object.metadata, Reason::WaitingForClusterInfrastructureReady, message, ctx.management.now());
     if wait.requeue_after.is_some() { Ok(Outcome::of(wait.requeue_after)) } else { report_status(ctx, object, &wait.conditions).await }

@@ -1,4 +1,4 @@
-//! What the status of a pool becomes.
+//! The status of a WindowsNodePool.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::api::machine::{MachineInitialization, TemplateNodeInfo};
 use crate::api::pool::{POOL_LABEL, WindowsNodePool, WindowsNodePoolStatus};
 use crate::domain::conditions::{conditions, observed};
 
-/// The kind that Cluster API makes a Machine for.
+/// The kind for which Cluster API creates a Machine.
 const MACHINE_KIND: &str = "WindowsMachine";
 
-/// Failures that the status remembers of this template.
+/// The failures of this template that the status remembers.
 pub fn failures(status: Option<&WindowsNodePoolStatus>, hash: &str, members: &[Member]) -> Failures {
     let Some(status) = status.filter(|s| s.template_hash.as_deref() == Some(hash)) else { return Failures::default() };
     let last = status.last_failure_at.as_ref().map(|t| t.0);
@@ -27,19 +27,19 @@ pub fn failures(status: Option<&WindowsNodePoolStatus>, hash: &str, members: &[M
     }
 }
 
-/// What is said of a pool whose machines were looked at.
+/// The facts about a pool whose machines were observed.
 pub struct Served<'a> {
     pub goal: &'a Goal,
     pub members: &'a [Member],
     pub template: &'a Template,
-    /// Of a machine, as quantities.
+    /// The capacity of a machine, as quantities.
     pub capacity: BTreeMap<String, String>,
     pub failures: Failures,
-    /// What was done.
+    /// The step that was taken.
     pub step: &'a PoolStep,
 }
 
-/// Status of a WindowsNodePool; `served` once its template is known.
+/// The next status of a WindowsNodePool. `served` is set once its template is known.
 pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served<'_>>, now: Timestamp) -> WindowsNodePoolStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
@@ -48,7 +48,7 @@ pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served
     let live = || served.members.iter().filter(|m| !m.is_leaving());
     let count = |n: usize| Some(i32::try_from(n).unwrap_or(i32::MAX));
     status.infrastructure_machine_kind = Some(MACHINE_KIND.into());
-    // `docs/design/cluster-api.md#pool-readiness`: never taken back, or Cluster API stops to follow the pool.
+    // `docs/design/cluster-api.md#pool-readiness`: never reset, or Cluster API stops following the pool.
     status.initialization = Some(MachineInitialization { provisioned: Some(true) });
     status.ready = Some(true);
     status.desired_replicas = count(served.goal.replicas);
@@ -67,7 +67,7 @@ pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served
     status
 }
 
-/// Machines that never came up and are replaced count against their template.
+/// The failures after the step: machines that never became Ready and are replaced count against their template.
 fn after(served: &Served<'_>, now: Timestamp) -> Failures {
     let PoolStep::Remove { names, why: Why::Failed } = served.step else { return served.failures };
     let more = served.members.iter().filter(|m| m.failed_to_start() && names.contains(&m.name)).count();

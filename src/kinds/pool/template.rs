@@ -1,4 +1,4 @@
-//! What the machines of a pool are made from, with every reference followed. Pools and cluster-autoscaler's service read it here.
+//! The template of a pool's machines, with every reference resolved. Pools and cluster-autoscaler's service read it here.
 
 use kube::ResourceExt;
 
@@ -10,7 +10,7 @@ use crate::api::machine::WindowsMachineSpec;
 use crate::api::pool::WindowsNodePool;
 use crate::engine::caches::Caches;
 
-/// Why there is no template.
+/// Why no template is available.
 pub struct NoTemplate {
     pub condition: Desired,
     pub message: String,
@@ -46,12 +46,12 @@ fn machine(caches: &Caches, object: &WindowsNodePool) -> Result<WindowsMachineSp
             let missing = || NoTemplate::missing("spec.template.machineTemplateRef.name", "WindowsMachineTemplate", &reference.name);
             Ok(found.ok_or_else(missing)?.spec.template.spec.clone())
         }
-        // The schema asks for one of the two.
+        // The schema requires one of the two.
         (None, None) => Err(NoTemplate::invalid("spec.template: give machine or machineTemplateRef".into())),
     }
 }
 
-/// How the nodes are made; `None` when another bootstrap provider makes the data.
+/// The configuration of the nodes; `None` when another bootstrap provider creates the data.
 fn bootstrap(caches: &Caches, object: &WindowsNodePool, request: &PoolRequest) -> Result<Option<WindowsBootstrapConfigSpec>, NoTemplate> {
     let namespace = object.namespace().unwrap_or_default();
     let template = &object.spec.template;

@@ -1,4 +1,4 @@
-//! What triggers a pass of a WindowsNodePool.
+//! The triggers for a pass of a WindowsNodePool.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub fn triggers(
         let machine = capi::owner(config.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine");
         match machine.and_then(|owner| known.windows_machines.get(&namespace(config), &owner.name)) {
             Some(object) => of_owner(&*object, "WindowsNodePool"),
-            // It may be the one that a MachinePool names, or the last thing that a pool waits for.
+            // A MachinePool may name this configuration, or it may be the last object that a pool waits for.
             None => all_of(&known.pools, &namespace(config)),
         }
     });

@@ -1,4 +1,4 @@
-//! What holds for every kind.
+//! Tests for every kind.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn caches() -> Caches {
     }
 }
 
-/// Whatever was taken away from an object that is settled, nothing else is written before its finalizer.
+/// Whatever was removed from a settled object, its finalizer is written first.
 #[tokio::test]
 async fn an_object_of_any_kind_gets_its_finalizer_back_first() {
     let owned_by = |kind: &str| json!({"ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "x", "uid": "u", "controller": true}]});

@@ -1,4 +1,4 @@
-//! What every step of a pass for a WindowsCluster uses, and how it writes the status.
+//! The context of a pass for a WindowsCluster, and how its status is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Context {
     pub caches: Arc<Caches>,
     pub clusters: WorkloadClusters,
     pub hypervisors: Hypervisors,
-    /// CAPW's own, if it is known.
+    /// CAPW's own image, if it is known.
     pub image: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a WindowsCluster, or of its Cluster: what was brought to the workload cluster goes, or it is said that it stays.
+//! The end of a WindowsCluster, or of its Cluster: the objects that CAPW brought to the workload cluster are removed, or reported as left behind.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -11,7 +11,7 @@ use crate::domain::owner::TargetCluster;
 use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::engine::workload_clusters::fault;
 
-/// Removes what was brought, and then the finalizer. The Cluster of `name` may be gone.
+/// Removes the objects that CAPW brought, and then the finalizer. The Cluster of `name` may be deleted.
 pub async fn take_away(
     ctx: &Context,
     object: &WindowsCluster,
@@ -39,7 +39,7 @@ pub async fn take_away(
     }
 }
 
-/// Says what stays. The finalizer goes in the next pass, when that is stored.
+/// Reports what is left behind. The next pass removes the finalizer, when the report is stored.
 pub async fn leave_behind(
     ctx: &Context,
     object: &WindowsCluster,

@@ -1,4 +1,4 @@
-//! The Linux side of a workload cluster: what it runs as its pod network. It is read, watched, and changed where the WindowsCluster asks for that.
+//! The Linux side of a workload cluster: its pod network. It is read, watched, and changed where the WindowsCluster requires that.
 
 use std::time::Duration;
 
@@ -22,28 +22,28 @@ use crate::kube_api::error::{ApiError, Retry};
 use crate::kube_api::linux_side::Watched;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// From a write that came too late until the next look: by then the watches show what another has written.
+/// The delay after a write conflict: by then, the watches show what another client has written.
 const CONFLICT: Duration = Duration::from_secs(1);
 
-/// What is to be said of the Linux side, and when to look at it again.
+/// The report about the Linux side, and when to check it again.
 pub struct Seen {
-    /// `None`: it could not be read.
+    /// `None` if it could not be read.
     pub status: Option<ComponentsStatus>,
     pub conditions: Vec<Desired>,
     pub requeue_after: Duration,
 }
 
-/// What was read, and what to watch to learn when it changes.
+/// The objects that were read, and what to watch for changes.
 struct Observed {
     objects: Vec<Value>,
     side: LinuxSide,
     watched: Vec<Watched>,
-    /// Why it is not known what there is of that which CAPW brings, where it only says what it would bring.
+    /// Why the objects that CAPW brings could not be read, in the mode that only reports.
     unknown: Option<WorkloadError>,
 }
 
-/// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it. An
-/// error: an answer is awaited.
+/// Reads the Linux side, takes the next step of its change, and brings to Windows nodes what they need, as far as `components` requires it. Fails
+/// while an answer is pending.
 pub async fn reconcile(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster, components: &Components) -> Result<Seen, WorkloadError> {
     if !cluster.control_plane_initialized {
         let (condition, requeue_after) =
@@ -64,7 +64,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsCluster, cluster: &TargetC
         Err(error) => {
             ctx.clusters.note_error(name, &error).await;
             tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
-            // What passes by itself is no news.
+            // A fault that passes automatically is not reported.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
             return Ok(Seen { status: None, conditions, requeue_after: again(&error) });
         }
@@ -109,7 +109,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsCluster, cluster: &TargetC
         match planned {
             Ok(planned) => status.planned = planned,
             Err(error) if error.is_lasting() => status.planned = vec![unplanned(&error)],
-            // What was known stays.
+            // The last known plan stays.
             Err(error) => {
                 ctx.clusters.note_error(name, &error).await;
                 status.planned = object.planned().to_vec();
@@ -121,7 +121,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsCluster, cluster: &TargetC
     Ok(seen)
 }
 
-/// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is. An error: an answer is awaited.
+/// Stops the watches of the cluster, and removes what CAPW brought there. Returns what is left, or `None`. Fails while an answer is pending.
 pub async fn teardown(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Seen>, WorkloadError> {
     ctx.clusters.linux_sides().forget(&cluster.cluster);
     let left = windows_side::teardown(ctx, object, cluster).await?;
@@ -138,8 +138,8 @@ struct Reader<'a> {
     workload: &'a Workload,
 }
 
-/// What CAPW brings is read only if it is asked for: who switches a policy off need not give the rights that it takes. Neither need who only wants to
-/// know what would be brought.
+/// Objects that CAPW brings are read only if they are requested: a user who disables a policy need not grant its rights. With `mode: Report`, a
+/// user need not grant these rights either.
 async fn observe(reader: &Reader<'_>, object: &WindowsCluster, asked: &Components) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
     reader.read(kinds(&FIRST), &mut objects, &mut watched).await?;
@@ -169,7 +169,7 @@ impl Reader<'_> {
     }
 }
 
-/// Takes a step of a change.
+/// Takes one step of a change.
 async fn act(workload: &Workload, step: &Step) -> Result<(), WorkloadError> {
     let Step::Write(Write { kind, object, patch, is_new, what }) = step else { return Ok(()) };
     let (namespace, name) = (object.namespace.as_deref(), object.name.as_str());
@@ -181,12 +181,12 @@ async fn act(workload: &Workload, step: &Step) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-/// What is said if it is not known what there is.
+/// The line that is reported if the existing objects are unknown.
 fn unplanned(error: &WorkloadError) -> String {
     fault(error).map_or_else(|| error.to_string(), |fault| format!("{}: {error}", fault.reason()))
 }
 
-/// What is said of a request that failed, with the reason for an object that the API server does not take; `None`: the next look tries again.
+/// The condition for a failed request, with the reason `invalid` if the API server rejects the object; `None`: the next pass tries again.
 fn refused(type_: ConditionType, invalid: Reason, error: &WorkloadError) -> Option<Desired> {
     let reason = match (fault(error), error) {
         (Some(fault), _) => fault.reason(),
@@ -196,8 +196,8 @@ fn refused(type_: ConditionType, invalid: Reason, error: &WorkloadError) -> Opti
     Some(Desired::no(type_, reason, error.to_string()))
 }
 
-/// When a request that failed is tried again: soon after a write of another, which a new look takes in, so that no new node keeps its taint for
-/// longer than it must; and not before a busy server wants to be asked.
+/// When a failed request is retried: soon after a conflicting write, which the next pass reads, so that no new node keeps its taint longer
+/// than necessary; and not before the time that a busy server requires.
 fn again(error: &WorkloadError) -> Duration {
     match error.retry() {
         Retry::Soon => CONFLICT,

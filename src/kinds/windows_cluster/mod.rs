@@ -1,7 +1,7 @@
-//! WindowsCluster: ready at once; reports which hypervisors its machines may use, and whether Windows nodes can be on the cluster's network.
+//! WindowsCluster: ready at once; reports which hypervisors its machines may use, and whether Windows nodes can join the cluster's network.
 //! The decisions are in [`decide::step`], [`decide::network`] and [`crate::components`].
 //!
-//! Writes its finalizer and its status; in the workload cluster, what `windows_side` and `linux_side` say.
+//! Writes its finalizer and its status; in the workload cluster, the objects of `windows_side` and `linux_side`.
 
 mod context;
 pub mod decide;

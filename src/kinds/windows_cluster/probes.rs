@@ -1,4 +1,4 @@
-//! The pods that try out new Windows nodes before other pods come.
+//! The pods that probe new Windows nodes before other pods come.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::api::listing::Listing;
 use crate::components::{NAME_SERVERS, SERVICES, probed};
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// What to read of a cluster with nodes that are to be tried out, besides pods.
+/// The kinds to read in a cluster with nodes that are to be probed, in addition to pods.
 pub fn kinds(asked: &Probes) -> Vec<Listing> {
     let of = |target, kind| (!asked.skip.contains(&target)).then_some(kind);
     let kinds = [of(ProbeTarget::Pod, NAME_SERVERS), of(ProbeTarget::NodePort, SERVICES)];
     kinds.into_iter().flatten().filter(|_| asked.image_in_use().is_some()).collect()
 }
 
-/// Does what is to be done about them, and takes the taint from nodes that have passed. `objects` are those of the workload cluster.
+/// Carries out the changes to probe pods, and removes the taint from nodes that have passed. `objects` are from the workload cluster.
 pub async fn probe(
     workload: &Workload,
     asked: &Asked<'_>,
@@ -29,7 +29,7 @@ pub async fn probe(
     objects: &[Value],
 ) -> Result<Option<(Desired, Duration)>, WorkloadError> {
     let is_tried = asked.components.probes.image_in_use().is_some();
-    // A pod goes after the taint: it shows that the node has passed.
+    // A probe pod is removed after the taint: it proves that the node has passed.
     lift_taint(workload, &found.passed, if is_tried { "a pod there has reached what pods need" } else { "its network is ready" }).await?;
     for pod in &found.remove {
         remove(workload, pod).await?;
@@ -37,7 +37,7 @@ pub async fn probe(
     let mut fields = Vec::new();
     for object in &found.make {
         let Some((_, node)) = probed(object) else { continue };
-        // A watch may not show yet that the taint is gone.
+        // A watch may not show yet that the taint was removed.
         if workload.node(&node).await?.as_ref().and_then(without_taint).is_some() {
             fields.extend(apply(workload, &[object], objects, asked.now).await?);
         }

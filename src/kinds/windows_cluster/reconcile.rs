@@ -28,7 +28,7 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     if !deleting && (!is_ours || object.annotations().contains_key(capi::MANAGED_BY_ANNOTATION)) {
         return Ok(Outcome::done());
     }
-    // One that lost its owner: it goes, and so has its Cluster.
+    // A WindowsCluster without owner: it is being deleted, and its Cluster was deleted.
     let name = ClusterRef::of_windows_cluster(object).unwrap_or_else(|| ClusterRef::cluster_api(&namespace, ""));
     let cluster = target(ctx, object, &name).await?;
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
@@ -54,23 +54,23 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     }
 }
 
-/// The cluster that the object stands for. `None`: its Cluster is not there.
+/// The cluster that the object represents. `None` if its Cluster does not exist.
 async fn target(ctx: &Context, object: &WindowsCluster, name: &ClusterRef) -> Result<Option<TargetCluster>, ApiError> {
     let ClusterSource::ClusterApi(cluster) = &name.source else { return Ok(Some(TargetCluster::standalone(name.clone(), None, Some(object)))) };
     let found = match object.metadata.deletion_timestamp {
-        // What is removed in the workload cluster does not come back: whether the Cluster is paused is not a matter of a cache.
+        // Removed objects of the workload cluster cannot be restored, so a cache is not enough to decide whether the Cluster is paused.
         Some(_) => cluster_now(&ctx.management, &name.namespace, cluster).await?.map(Arc::new),
         None => ctx.caches.clusters.get(&name.namespace, cluster),
     };
     Ok(found.map(|cluster| TargetCluster::of_cluster(&cluster, Some(object))))
 }
 
-/// How many WindowsMachines a cluster has, also such as cannot be read.
+/// The number of WindowsMachines of a cluster, including unreadable ones.
 fn machines(caches: &Caches, cluster: &ClusterRef) -> usize {
     caches.windows_machines.count(&cluster.namespace, |machine| ClusterRef::of(machine).as_ref() == Some(cluster))
 }
 
-/// Does what is asked for, and reports it.
+/// Reconciles the components, and reports the result.
 async fn reconcile_normal(
     ctx: &Context,
     object: &WindowsCluster,
@@ -82,7 +82,7 @@ async fn reconcile_normal(
     let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
     next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
     next.failure_domains = domains;
-    // One that is gone leads nowhere; its machines go too.
+    // A deleted Cluster has no workload cluster to reach; its machines are deleted too.
     let Some(cluster) = cluster else { return report_status(ctx, object, next, &conditions, requeue_after).await };
     let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
     let seen = match asked {
@@ -90,7 +90,7 @@ async fn reconcile_normal(
         None => linux_side::teardown(ctx, object, cluster).await?,
     };
     let requeue_after = requeue_after.into_iter().chain(seen.as_ref().map(|seen| seen.requeue_after)).min();
-    // What was known stays while the cluster cannot be read.
+    // The last known state stays while the cluster cannot be read.
     let is_unread = seen.as_ref().is_some_and(|seen| seen.status.is_none());
     next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
     conditions.extend(seen.into_iter().flat_map(|seen| seen.conditions));

@@ -7,15 +7,15 @@ use crate::api::components::{Components, ComponentsMode, LinuxSideMode};
 use crate::api::condition::{ConditionType, Desired};
 use crate::domain::conditions::{conditions, observed};
 
-/// `next` with these conditions.
+/// Returns `next` with these conditions.
 pub fn status(object: &WindowsCluster, mut next: WindowsClusterStatus, said: &[Desired], now: Timestamp) -> WindowsClusterStatus {
     next.conditions = conditions(&next.conditions, said, object.metadata.generation, now);
     next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
     next
 }
 
-/// Takes out the conditions of what is not asked for any more, unless `said` has them. `asked`: the components, unless their mode is `Off`. What CAPW
-/// brought stays reported while the cluster cannot be read.
+/// Removes the conditions of components that are no longer requested, unless `said` has them. `asked`: the components, unless their mode is `Off`.
+/// The objects that CAPW brought stay reported while the cluster cannot be read.
 pub fn drop_conditions(next: &mut WindowsClusterStatus, said: &[Desired], asked: Option<&Components>, is_unread: bool) {
     let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
     let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);

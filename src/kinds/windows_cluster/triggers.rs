@@ -1,4 +1,4 @@
-//! What makes a pass of a WindowsCluster necessary.
+//! The triggers for a pass of a WindowsCluster.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Tr
     ]
 }
 
-/// With the end of its Cluster a WindowsCluster ends what it brought.
+/// The deletion of the Cluster counts, too: the WindowsCluster then removes what CAPW brought.
 fn facts(cluster: &Cluster) -> String {
     format!("{} {}", cluster_facts(cluster), cluster.metadata.deletion_timestamp.is_some())
 }
@@ -46,13 +46,13 @@ fn of_cluster(cluster: &Cluster) -> Vec<ObjectRef<WindowsCluster>> {
     named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster)
 }
 
-/// The last machine of a Cluster that goes makes a pass necessary, and no other machine does.
+/// The last deleted machine of a Cluster triggers a pass if the WindowsCluster is ending. No other machine does.
 fn gone_machines(caches: &Arc<Caches>) -> BoxStream<'static, ObjectRef<WindowsCluster>> {
     let all = caches.clone();
     caches.windows_machines.0.map(move |machine| with_gone(&all, machine))
 }
 
-/// The WindowsCluster of a machine that is gone, if it ends.
+/// The WindowsCluster of a deleted machine, if it is ending.
 fn with_gone(caches: &Caches, machine: &WindowsMachine) -> Vec<ObjectRef<WindowsCluster>> {
     let namespace = namespace(machine);
     if caches.windows_machines.get(&namespace, &machine.name_any()).is_some() {

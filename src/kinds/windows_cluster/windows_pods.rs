@@ -1,4 +1,4 @@
-//! What CAPW brings for the pods on Windows nodes of a workload cluster, whatever its network is.
+//! The objects that CAPW brings for the pods on Windows nodes of a workload cluster, whatever its network is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::engine::caches::Caches;
 use crate::kube_api::linux_side::is_unserved;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// What is to be said of it, and when to look at it again.
+/// The report about the objects for pods, and when to check them again.
 pub struct Kept {
-    /// Kind and name of each object that is there, or about to be.
+    /// Kind and name of each object that exists, or is about to be created.
     pub objects: Vec<String>,
     pub said: (Desired, Duration),
 }
@@ -32,14 +32,14 @@ fn name(object: &Value) -> String {
     components::ObjectRef::of(object).to_string()
 }
 
-/// Applies what is not there as it shall be, and removes what nobody needs any more. `objects` are those of the workload cluster.
+/// Applies missing and outdated objects, and removes objects that are no longer needed. `objects` are from the workload cluster.
 pub async fn bring(workload: &Workload, objects: &[Value], object: &WindowsCluster, asked: &Asked<'_>) -> Result<Kept, WorkloadError> {
     let desired = asked.for_pods();
     let seen = changes(&desired, objects, &asked.owner);
     let objects = now(workload, objects, &[seen.outdated, seen.replaced, seen.unneeded].concat()).await?;
     let changes = changes(&desired, &objects, &asked.owner);
     let mut there: Vec<String> = changes.kept.iter().map(ToString::to_string).collect();
-    // What is removed later is known before it is there.
+    // An object is recorded in the status before it is created, so that it can be removed later.
     let is_known = |desired: &&Value| FOR_PODS.iter().any(|kind| is_of_kind(desired, kind.kind) && is_among(kind.kind, object.objects()));
     if !changes.outdated.iter().all(is_known) {
         return Ok(Kept { objects: there, said: announced(changes.outdated.len()) });
@@ -61,12 +61,12 @@ pub async fn bring(workload: &Workload, objects: &[Value], object: &WindowsClust
     Ok(Kept { objects: there, said })
 }
 
-/// What came of it.
+/// The result of applying the objects.
 #[derive(Default)]
 struct Applied {
     /// The kinds that the API server does not have.
     unserved: BTreeSet<&'static str>,
-    /// Those that others change.
+    /// The fields that others change.
     fields: Vec<Contested>,
 }
 
@@ -81,7 +81,7 @@ async fn apply_served(workload: &Workload, desired: &[&Value], objects: &[Value]
     Ok(found)
 }
 
-/// Those of the objects that pods use. Without a RuntimeClass among them no pod is looked at.
+/// The objects that pods use. Pods are read only if a RuntimeClass is among the objects.
 async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a Value>, WorkloadError> {
     let name = |class: &Value| components::ObjectRef::of(class).name;
     let mut classes: Vec<&Value> = objects.iter().copied().filter(|object| is_of_kind(object, "RuntimeClass")).collect();
@@ -110,18 +110,18 @@ fn configured(caches: &Caches, cluster: &ClusterRef) -> BTreeSet<Host> {
     of_configs.chain(of_templates).collect()
 }
 
-/// What of a configuration or a template of this cluster matters here.
+/// The relevant facts in a configuration or a template of this cluster.
 pub fn host_facts(cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec) -> String {
     format!("{:?} {cluster:?}", Host::configured(spec))
 }
 
-/// The WindowsCluster that has not brought yet what pods on such a host need. A thousand machines of a kind that is there concern none.
+/// The WindowsCluster that lacks an object that pods on such a host need. Further machines of an existing kind trigger nothing.
 pub fn without(caches: &Caches, cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
     let lacks = |object: &Arc<WindowsCluster>| {
         let is_asked = object.components_mode() == ComponentsMode::Auto;
         let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
         let wanted = windows_pods(&BTreeSet::from([Host::configured(spec)]), &policies);
-        // What else is wanted is so for any host.
+        // All other objects are the same for any host.
         is_asked && wanted.iter().any(|wanted| is_of_kind(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
     };
     let found = cluster.and_then(|cluster| caches.windows_cluster_of(&cluster)).filter(lacks);

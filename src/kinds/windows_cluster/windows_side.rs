@@ -1,4 +1,4 @@
-//! What CAPW brings to the Windows nodes of a workload cluster: applied where the WindowsCluster asks for it, removed when it asks no more.
+//! The objects that CAPW brings for the Windows nodes of a workload cluster: applied if the WindowsCluster requires it, and removed afterwards.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kube
 /// The pods of Calico's DaemonSet for Windows nodes.
 const CALICO_PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/name=calico-node-windows");
 
-/// The kinds of which to know what there is, to bring what is asked for. `there`: kind and name of each object that was brought for pods.
+/// The kinds to read before components are brought. `there`: kind and name of each object that was brought for pods.
 pub fn kinds(side: &LinuxSide, asked: &Components, there: &[String]) -> Vec<Listing> {
     let calico = brought_by_another(side).map(|_| CALICO_PODS);
     let new = tainted(&side.nodes);
@@ -35,7 +35,7 @@ pub fn kinds(side: &LinuxSide, asked: &Components, there: &[String]) -> Vec<List
     brought.chain(wanted_for_pods(&asked.policies, there)).collect()
 }
 
-/// What is to be said of all that is brought, and when to look at it again.
+/// The report about all components, and when to check them again.
 pub struct Brought {
     pub parts: Vec<ComponentPart>,
     pub objects: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Brought {
     pub requeue_after: Duration,
 }
 
-/// What is to be said of the network.
+/// The report about the network.
 struct Network {
     parts: Vec<ComponentPart>,
     verified: Option<String>,
@@ -52,18 +52,18 @@ struct Network {
 }
 
 impl Network {
-    /// What was brought before stays known: it is there still.
+    /// Keeps the known parts in the report: they still exist.
     fn nothing(object: &WindowsCluster, hindrance: Hindrance) -> Self {
         Self { parts: object.parts().to_vec(), verified: None, said: not_deployed(hindrance.reason, hindrance.why) }
     }
 }
 
-/// For whom objects of a workload cluster are.
+/// The owner that objects of a workload cluster are marked with.
 pub fn owner(object: &WindowsCluster) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// What is asked for in this cluster.
+/// The requested components of this cluster.
 fn asked<'a>(
     ctx: &Context,
     workload: &Workload,
@@ -84,7 +84,7 @@ fn asked<'a>(
     }
 }
 
-/// What would be brought, and is not: a line for each write. `objects` are those of the workload cluster, as [`bring`] needs them.
+/// The pending writes in a mode that does not write: one line each. `objects` are from the workload cluster, as [`bring`] needs them.
 pub async fn planned(
     ctx: &Context,
     workload: &Workload,
@@ -95,12 +95,12 @@ pub async fn planned(
 ) -> Result<Vec<String>, WorkloadError> {
     let asked = asked(ctx, workload, objects, side, object, cluster);
     let desired = asked.desired();
-    // The name of one that is not among CAPW's own may be another's.
+    // The name of an object that is not among CAPW's own may belong to another owner.
     let unseen: Vec<&Value> = desired.iter().filter(|desired| ObjectRef::of(desired).find(objects).is_none()).collect();
     Ok(asked.said(&now(workload, objects, &unseen).await?))
 }
 
-/// Brings the network, and what pods need on any network. `objects` are those of the workload cluster, with the pods and the kinds of what is brought.
+/// Brings the network, and what pods need on any network. `objects` are from the workload cluster, including the pods and the kinds of components.
 pub async fn bring(
     ctx: &Context,
     workload: &Workload,
@@ -116,7 +116,7 @@ pub async fn bring(
     Ok(Brought { parts: network.parts, objects: for_pods.objects, verified: network.verified, condition, requeue_after })
 }
 
-/// Applies what is not there as it shall be, and says how far it is.
+/// Applies missing and outdated objects of the network, and reports the progress.
 async fn bring_network(workload: &Workload, objects: &[Value], object: &WindowsCluster, asked: &Asked<'_>) -> Result<Network, WorkloadError> {
     let desired = match asked.network() {
         Ok(desired) => desired,
@@ -136,7 +136,7 @@ async fn bring_network(workload: &Workload, objects: &[Value], object: &WindowsC
     };
     let said = match plan.outdated.len() {
         0 => report(&plan.parts),
-        // What is removed later is known before it is there.
+        // Parts are recorded in the status before they are created, so that they can be removed later.
         count if object.parts().is_empty() => announced(count),
         count => contested(&apply(workload, &plan.outdated, objects, asked.now).await?).unwrap_or_else(|| applied(count)),
     };
@@ -148,8 +148,8 @@ async fn bring_network(workload: &Workload, objects: &[Value], object: &WindowsC
     Ok(Network { parts: plan.parts, verified: Some(format!("{verified}/{}", plan.verification.nodes)), said })
 }
 
-/// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is. An error: an answer is
-/// awaited.
+/// Removes all components, if there were any. Returns what is left, and when to try again; `None` if nothing is left. Fails while an answer
+/// is pending.
 pub async fn teardown(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Brought>, WorkloadError> {
     if !may_be_there(object) {
         return Ok(None);
@@ -171,7 +171,7 @@ pub async fn teardown(ctx: &Context, object: &WindowsCluster, cluster: &TargetCl
     Ok(Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, requeue_after }))
 }
 
-/// Removes all that was brought for this WindowsCluster. What is not its own stays, and what is forbidden keeps nothing else from going.
+/// Removes all objects of this WindowsCluster. Objects of other owners stay. A forbidden request does not stop the other removals.
 pub async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), WorkloadError> {
     let owner = owner(object);
     let mut forbidden = None;
@@ -184,19 +184,19 @@ pub async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(
     forbidden.map_or(Ok(()), Err)
 }
 
-/// Takes the taint from nodes whose network was not ready: nothing else would.
+/// Removes the taint from nodes whose network was not ready: nothing else would remove it.
 async fn free_nodes(workload: &Workload) -> Result<(), WorkloadError> {
     let nodes = workload.objects(&NODES).await?.unwrap_or_default();
     lift_taint(workload, &tainted(&read(&nodes).nodes), "CAPW does not bring its network any more").await
 }
 
-/// The kinds of what may have been brought for pods: those that the status knows, and those that are asked for, because a move takes the status away.
+/// The kinds that may have been brought for pods: those in the status, and those that are requested, because a move drops the status.
 fn kinds_for_pods(object: &WindowsCluster) -> Vec<Listing> {
     let asked = object.spec.components.as_ref().filter(|components| components.mode == ComponentsMode::Auto);
     wanted_for_pods(asked.map_or(&Policies::OFF, |components| &components.policies), object.objects())
 }
 
-/// Reads the object, and removes it if it is that of this owner.
+/// Reads the object, and removes it if this owner owns it.
 async fn remove_if_ours(workload: &Workload, kind: &Listing, name: &str, owner: &str) -> Result<(), WorkloadError> {
     match workload.object(kind, None, name).await? {
         Some(found) if taken(&found, owner).is_ok() => remove(workload, &found).await,

@@ -1,4 +1,4 @@
-//! Writes in the workload cluster, of what CAPW brings to its Windows nodes.
+//! Writes of the objects that CAPW brings to the workload cluster for its Windows nodes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use crate::components::{Contested, Difference, ObjectRef, difference, is_set_bac
 use crate::kube_api::windows_side::Apply;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// Applies objects; `live` has those that there are. What another writer has changed in them is set back, but not again at once: gives the fields, and
-/// who it is.
+/// Applies objects; `live` has the existing ones. Another writer's changes are set back, but not repeatedly in a short time. Returns the contested
+/// fields and their writers.
 pub async fn apply(workload: &Workload, desired: &[&Value], live: &[Value], now: Timestamp) -> Result<Vec<Contested>, WorkloadError> {
     let mut contested = Vec::new();
     for desired in desired {
         let Some(kind) = kind_of(desired) else { continue };
         let object = ObjectRef::of(desired);
         let fought = object.find(live).filter(|live| is_set_back_later(live, COMPONENTS_MANAGER, now));
-        // Of a field that is gone the API server says no holder, and takes it.
+        // For a removed field, the API server reports no manager, and accepts the apply.
         if let Some(gone) = fought.and_then(|live| gone(live, desired, &object)) {
             contested.push(gone);
             continue;
@@ -38,14 +38,14 @@ pub async fn apply(workload: &Workload, desired: &[&Value], live: &[Value], now:
     Ok(contested)
 }
 
-/// The field that another writer has taken away.
+/// The field that another writer has removed.
 fn gone(live: &Value, desired: &Value, object: &ObjectRef) -> Option<Contested> {
     let manager = writer_since(live, COMPONENTS_MANAGER)?.to_owned();
     let Difference { field, .. } = difference(live, desired).filter(|difference| difference.is_missing)?;
     Some(Contested { object: object.clone(), field, manager })
 }
 
-/// The objects, of which these are read again: a watch may not show yet what CAPW itself has written.
+/// Returns the objects, with `these` read again: a watch may not show yet what CAPW itself has written.
 pub async fn now<'a>(workload: &Workload, objects: &'a [Value], these: &[&Value]) -> Result<Cow<'a, [Value]>, WorkloadError> {
     if these.is_empty() {
         return Ok(Cow::Borrowed(objects));
@@ -58,7 +58,7 @@ pub async fn now<'a>(workload: &Workload, objects: &'a [Value], these: &[&Value]
     Ok(Cow::Owned(now))
 }
 
-/// Removes an object of the cluster as it was read: one that has changed since stays, and so does another one of its name.
+/// Removes an object in the state in which it was read: an object that has changed since stays, and so does another object of its name.
 pub async fn remove(workload: &Workload, object: &Value) -> Result<(), WorkloadError> {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     if let (Some(kind), Some(uid)) = (kind_of(object), text("/metadata/uid")) {

@@ -5,7 +5,7 @@ use crate::kube_api::mock::{Exchange, Script, refuse, step};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Path and object of everything that is kept, in the order of the requests.
+/// The path and content of every maintained object, in the order of the requests.
 fn kept() -> Vec<(String, Value)> {
     let value = |v: Result<Value, serde_json::Error>| v.unwrap();
     vec![

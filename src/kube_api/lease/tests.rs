@@ -44,14 +44,14 @@ async fn a_lease_that_was_given_back_is_taken_at_once_with_the_version_that_was_
 
 #[tokio::test(start_paused = true)]
 async fn another_holder_is_dead_only_when_seen_unchanged_for_its_duration() {
-    // Its renew time is years old by our wall clock and yet it lives: it changes once, after three looks.
+    // By our wall clock its renew time is years old, and yet it is alive: it changes once, after three reads.
     let mut steps: Vec<Exchange> = (0..3).map(|_| get("other", T1)).collect();
     steps.extend((0..9).map(|_| get("other", T2)));
     steps.push(step(&format!("PUT {ITEM}"), record("me", T2, "10")));
     let (mut lease, _script) = lease(steps);
     let start = Instant::now();
     lease.acquire().await;
-    // Seen changed at 6 s, then unchanged until the first look 15 s later, at 22 s.
+    // Seen changed at 6 s, then unchanged until the first read 15 s later, at 22 s.
     assert_eq!(start.elapsed().as_secs(), 22);
 }
 

@@ -81,7 +81,7 @@ async fn a_client_is_kept_while_the_secret_does_not_change() {
     assert!(Arc::ptr_eq(&two, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "read at once after a refusal");
 }
 
-/// Secrets that hold one kubeconfig lead to one API server: while it is known not to answer, none of them has anything sent.
+/// Secrets with one kubeconfig lead to one API server: while it is known not to answer, no requests are sent for any of them.
 #[tokio::test(start_paused = true)]
 async fn secrets_with_the_same_kubeconfig_share_a_gate_until_nothing_uses_it() {
     let (same, other) = (good("one"), good("two"));

@@ -1,7 +1,7 @@
 use crate::telemetry::fleet::{Existing, Hypervisor, InPhase, Undecided};
 use crate::telemetry::metrics::*;
 
-/// Metrics of which every family has a member.
+/// Metrics in which every family has a member.
 fn full() -> Metrics {
     let metrics = Metrics::default();
     metrics.reconcile_started("windowsmachine");
@@ -31,14 +31,14 @@ fn full() -> Metrics {
 /// A family as it is scraped.
 #[derive(Debug, Default, PartialEq)]
 pub struct Described {
-    /// Of its samples, without the suffixes of histograms.
+    /// The name of its samples, without the suffixes of histograms.
     pub name: String,
     pub kind: String,
     pub labels: Vec<String>,
     pub help: String,
 }
 
-/// Every family, as a scrape shows it.
+/// Returns every family, as a scrape shows it.
 pub fn described() -> Vec<Described> {
     let text = full().text();
     let mut families: Vec<Described> = Vec::new();
@@ -99,7 +99,7 @@ fn a_scrape_of_a_full_registry_has_every_family() {
     let registered = include_str!("../metrics.rs").matches("registry.register(").count();
     let described = described();
     let from_registry = described.iter().filter(|family| family.name.starts_with("capw_")).count();
-    // Five gauges come from what exists.
+    // The existing objects provide five gauges.
     assert_eq!(from_registry, registered + 5, "full() must touch each family: {described:?}");
 }
 

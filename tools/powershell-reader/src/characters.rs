@@ -1,4 +1,4 @@
-//! Classes of characters. PowerShell takes typographic quotes and dashes for plain ones.
+//! Classes of characters. PowerShell treats typographic quotes and dashes as plain ones.
 
 pub(super) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{a0}') || (c > '\u{ff}' && c.is_whitespace())
@@ -28,12 +28,12 @@ pub(super) fn continues_identifier(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// What ends a word of any kind.
+/// Whether the character ends a word of any kind.
 pub(super) fn ends_word(c: char) -> bool {
     matches!(c, '\0' | '\r' | '\n' | '&' | '(' | ')' | ',' | ';' | '{' | '|' | '}') || is_blank(c)
 }
 
-/// What else ends a number in an expression.
+/// Whether the character is one of those that also end a number in an expression.
 pub(super) fn ends_number(c: char) -> bool {
     matches!(c, '!' | '#' | '%' | '*' | '+' | '.' | '/' | '<' | '=' | '>' | ']') || is_dash(c)
 }

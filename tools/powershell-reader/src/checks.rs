@@ -1,4 +1,4 @@
-//! What PowerShell refuses although its grammar allows it.
+//! Checks for scripts that PowerShell rejects although its grammar allows them.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn is_reference(name: &str) -> bool {
     is_type(name, "ref") || is_type(name, "System.Management.Automation.PSReference")
 }
 
-/// Only variables, members and elements can be assigned to; `=` also takes a list of them.
+/// Checks the target of an assignment: only variables, members and elements can be assigned to; `=` also takes a list of them.
 pub(super) fn assignment(target: &Node, simple: bool) -> Parsed<()> {
     match &target.kind {
         Kind::List if simple => target.children.iter().try_for_each(|element| assignment(element, true)),
@@ -54,7 +54,7 @@ fn typed_assignment(target: &Node, simple: bool) -> Parsed<()> {
     assignment(inner, simple)
 }
 
-/// The type of a variable that PowerShell itself sets in functions.
+/// Returns the type of a variable that PowerShell itself sets in functions.
 fn automatic_type(name: &str) -> Option<&'static str> {
     Some(match name.to_lowercase().trim_start_matches("local:").trim_start_matches("private:") {
         "_" | "this" | "input" => "object",
@@ -67,7 +67,7 @@ fn automatic_type(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The operand of `++` or `--`.
+/// Checks the operand of `++` or `--`.
 pub(super) fn step(operand: &Node) -> Parsed<()> {
     match assignment(operand, false) {
         Ok(()) => Ok(()),
@@ -75,7 +75,7 @@ pub(super) fn step(operand: &Node) -> Parsed<()> {
     }
 }
 
-/// `[name] value`.
+/// Checks a conversion, `[name] value`, and returns its node.
 pub(super) fn converted(name: &str, line: usize, value: Node) -> Parsed<Node> {
     if name.eq_ignore_ascii_case("ordered") && value.kind != Kind::Table {
         return refuse(line, "[ordered] is only for a table");
@@ -95,7 +95,7 @@ pub(super) fn converted(name: &str, line: usize, value: Node) -> Parsed<Node> {
     Ok(Node::new(Kind::Convert(name.to_owned()), line, vec![value]))
 }
 
-/// An attribute on a value, which has to be a variable.
+/// Checks that the value of an attribute is a variable, and returns the node.
 pub(super) fn attributed(attribute: Node, value: Node) -> Parsed<Node> {
     let mut inner = &value;
     while let (Kind::Convert(_) | Kind::Attributed, Some(child)) = (&inner.kind, inner.children.last()) {
@@ -126,7 +126,7 @@ pub(super) fn parameters(parameters: &[Node]) -> Parsed<()> {
     Ok(())
 }
 
-/// They are read before anything runs.
+/// Checks the arguments of an attribute, which PowerShell reads before anything runs.
 pub(super) fn attribute_arguments(arguments: &[Node]) -> Parsed<()> {
     let mut names = BTreeSet::new();
     for argument in arguments {
@@ -165,13 +165,13 @@ fn is_constant(value: &Node) -> bool {
             ];
             PRIMITIVE.iter().any(|known| is_type(name, known)) && all()
         }
-        // The value of an enumeration, or a constant of a type.
+        // The node is the value of an enumeration, or a constant of a type.
         Kind::Member(Access::Static) => matches!(value.children.as_slice(), [Node { kind: Kind::Type(_), .. }, name] if name.constant().is_some()),
         _ => false,
     }
 }
 
-/// The keys of a table.
+/// Checks the keys of a table.
 pub(super) fn keys(entries: &[Node]) -> Parsed<()> {
     let mut keys = BTreeSet::new();
     for entry in entries {
@@ -185,7 +185,7 @@ pub(super) fn keys(entries: &[Node]) -> Parsed<()> {
     Ok(())
 }
 
-/// Some of the types that `System.SystemException` includes. PowerShell looks at types that it can load.
+/// Some of the types that `System.SystemException` includes. PowerShell checks the types that it can load.
 const EXCEPTIONS: &[&str] = &[
     "System.ArgumentException",
     "System.IO.FileNotFoundException",
@@ -198,7 +198,7 @@ const EXCEPTIONS: &[&str] = &[
     "System.UnauthorizedAccessException",
 ];
 
-/// The clauses of a `try`: a more general one makes those behind it useless.
+/// Checks the clauses of a `try`: a more general clause makes the clauses after it useless.
 pub(super) fn catches(clauses: &[Node]) -> Parsed<()> {
     let mut caught: Vec<&str> = Vec::new();
     let mut all = false;
@@ -222,7 +222,7 @@ pub(super) fn catches(clauses: &[Node]) -> Parsed<()> {
     Ok(())
 }
 
-/// What stands behind `$using:`.
+/// Checks the expression after `$using:`.
 pub(super) fn used(value: &Node) -> Parsed<()> {
     match &value.kind {
         Kind::Variable(_) | Kind::Splat(_) => Ok(()),
@@ -232,7 +232,7 @@ pub(super) fn used(value: &Node) -> Parsed<()> {
     }
 }
 
-/// What can be seen only from above: where a splatted variable stands, and what leaves a `finally`.
+/// Checks that need the whole script: where a splatted variable stands, and which statements leave a `finally`.
 pub(super) fn whole(script: &Node) -> Parsed<()> {
     splats(script)?;
     leaves(script, &Around::default())
@@ -250,7 +250,7 @@ fn splats(node: &Node) -> Parsed<()> {
     Ok(())
 }
 
-/// What a statement stands in, within the block that it can leave.
+/// The loops and the `finally` around a statement, within the block that the statement can leave.
 #[derive(Clone, Default)]
 struct Around {
     finally: bool,

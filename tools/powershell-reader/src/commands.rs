@@ -7,7 +7,7 @@ use super::tree::{Kind, Node};
 use super::{Dialect, Parsed};
 
 impl Parser {
-    /// Pipelines with `&&` and `||` between them. The first may begin with an expression that was read already.
+    /// Parses pipelines with `&&` and `||` between them. The first may begin with an expression that was read already.
     pub fn pipelines(&mut self, first: Option<Node>) -> Parsed<Option<Node>> {
         let mut found = self.pipeline(first)?;
         loop {
@@ -70,7 +70,7 @@ impl Parser {
         Ok(if elements.len() > 1 { Some(Node::new(Kind::Pipeline, line, elements)) } else { elements.pop() })
     }
 
-    /// The next line that is no comment begins with `|`.
+    /// Whether the next line that is not a comment begins with `|`.
     fn pipe_follows(&self, mut at: usize) -> bool {
         let c = |at: usize| self.scanner.text.get(at).map(|glyph| glyph.c);
         let mut line_is_empty = true;
@@ -129,7 +129,7 @@ impl Parser {
         Ok(Node::new(Kind::Redirection, token.line, file.into_iter().collect()))
     }
 
-    /// One argument, whatever the mode.
+    /// Parses one argument, whatever the mode.
     pub fn single_argument(&mut self, lists: bool) -> Parsed<Option<Node>> {
         if matches!(self.peek()?.kind, Token::Comma | Token::End) {
             return Ok(None);
@@ -202,7 +202,7 @@ impl Parser {
         Ok(Node::new(Kind::Option(token.text.clone()), token.line, value.into_iter().collect()))
     }
 
-    /// An argument that begins with this token; several with commas between them are a list.
+    /// Parses an argument that begins with this token; several arguments with commas between them are a list.
     fn argument(&mut self, mut token: Read, lists: bool) -> Parsed<std::option::Option<Node>> {
         use Token::*;
         let mut found: Vec<Node> = Vec::new();
@@ -237,7 +237,7 @@ impl Parser {
     }
 }
 
-/// The token as it is written.
+/// Returns the token as a word.
 fn word(token: &Read) -> Node {
     Node::new(Kind::Word(token.text.clone()), token.line, Vec::new())
 }

@@ -7,7 +7,7 @@ use super::tree::{Access, Kind, Node};
 use super::{Dialect, Parsed, checks};
 
 impl Parser {
-    /// An expression, if one begins here.
+    /// Parses an expression, if one begins here.
     pub fn expression(&mut self, ternary: bool) -> Parsed<Option<Node>> {
         self.in_mode(Mode::Expression, |parser| {
             let Some(condition) = parser.binary(ternary)? else { return Ok(None) };
@@ -101,7 +101,7 @@ impl Parser {
         Ok(Some(Node::new(Kind::Unary(token.text), token.line, vec![found])))
     }
 
-    /// Types and attributes, and what they are put on.
+    /// Parses types and attributes, and the value that they apply to.
     fn converted(&mut self) -> Parsed<Option<Node>> {
         let mut attributes = self.expression_attributes()?;
         let Some(last) = attributes.pop() else { return Ok(None) };
@@ -131,7 +131,7 @@ impl Parser {
         Ok(Some(found))
     }
 
-    /// A value, with its members and elements if they are asked for.
+    /// Parses a value; `accesses` includes its members and elements.
     pub fn primary(&mut self, accesses: bool) -> Parsed<Option<Node>> {
         let token = self.next()?;
         let found = match token.kind {
@@ -222,7 +222,7 @@ impl Parser {
         if token.is_unary() || token.kind == Token::OpenBracket { self.unary(false) } else { self.primary(false) }
     }
 
-    /// `[type]` between the name of a method and its arguments.
+    /// Parses `[type]` between the name of a method and its arguments.
     fn generic_arguments(&mut self, after: usize) -> Parsed<bool> {
         if self.dialect() == Dialect::Windows {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Reads PowerShell as PowerShell's own parser does, so that a script that Windows would refuse is found without Windows. Tests
+//! Reads PowerShell as PowerShell's own parser does, so that tests find, without Windows, a script that Windows would reject. Tests
 //! only. Its rules follow the tokenizer, the parser and the semantic checks of PowerShell; it stops at the first error.
 
 mod characters;
@@ -25,16 +25,16 @@ pub use variables::{is_in_drive, unqualified};
 
 use parser::Parser;
 
-/// Whose rules hold.
+/// The version of PowerShell whose rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Windows PowerShell 5.1. What only later versions know, or read in another way, is refused.
+    /// Windows PowerShell 5.1. Syntax that only later versions support, or read in another way, is rejected.
     Windows,
     /// PowerShell 7.6.
     Seven,
 }
 
-/// Why a script is refused.
+/// The reason why a script is rejected.
 #[derive(Debug)]
 pub struct Fault {
     pub line: usize,
@@ -47,10 +47,10 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// What is read, or why it is refused.
+/// The parsed value, or the reason why it is rejected.
 pub type Parsed<T> = Result<T, Fault>;
 
-/// The script as a tree, or the first error in it.
+/// Returns the script as a tree, or the first error in it.
 pub fn parse(text: &str, dialect: Dialect) -> Parsed<Node> {
     let script = Parser::new(text, dialect).script()?;
     checks::whole(&script)?;

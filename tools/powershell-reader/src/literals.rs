@@ -1,4 +1,4 @@
-//! What stands between brackets of its own: parentheses, arrays, tables, script blocks, and the parts of an expandable text.
+//! Expressions with their own brackets: parentheses, arrays, tables, script blocks, and the parts of an expandable text.
 
 use super::parser::{Parser, refuse};
 use super::scanner::Mode;
@@ -20,7 +20,7 @@ impl Parser {
         Ok(Node::new(Kind::Paren, open.line, vec![inner]))
     }
 
-    /// `@( … )` or `$( … )`.
+    /// Parses `@( … )` or `$( … )`.
     pub fn subexpression(&mut self, open: &Read) -> Parsed<Node> {
         let statements = self.in_mode(Mode::Command, |parser| {
             parser.with_lists(true, |parser| {
@@ -74,12 +74,12 @@ impl Parser {
         Ok(Some(Node::new(Kind::Entry, line, vec![key, value])))
     }
 
-    /// A text in double quotes.
+    /// Returns the node of a text in double quotes.
     pub fn text(&mut self, token: &Read) -> Parsed<Node> {
         Ok(Node::new(Kind::Expandable(token.text.clone()), token.line, self.parts(token)?))
     }
 
-    /// The variables and subexpressions in a text. What such a subexpression says is read on its own.
+    /// Parses the variables and subexpressions in a text. The content of each subexpression is parsed separately.
     pub fn parts(&mut self, token: &Read) -> Parsed<Vec<Node>> {
         let mut found = Vec::new();
         for part in &token.parts {

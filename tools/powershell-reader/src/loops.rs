@@ -6,7 +6,7 @@ use super::token::{Kind as Token, Token as Read};
 use super::tree::{Kind, Node};
 
 impl Parser {
-    /// A label before anything else is the name of a command.
+    /// Parses the statement after a label. A label before any other text is the name of a command.
     pub fn labelled(&mut self, label: Read) -> Parsed<Option<Node>> {
         self.skip_newlines()?;
         let token = self.next()?;

@@ -5,13 +5,13 @@ use super::scanner::Scanner;
 use super::token::{Kind, Token};
 use super::{Dialect, Parsed};
 
-/// What was read, and whether its type can hold it.
+/// A number, and whether its type can hold it.
 pub(super) struct Number {
     fits: bool,
 }
 
 impl Scanner {
-    /// A number, or a word that begins like one.
+    /// Reads a number, or a word that begins like one.
     pub fn number(&mut self, first: char) -> Parsed<Token> {
         let Some(number) = self.read_number(first) else {
             self.at = self.start;
@@ -110,7 +110,7 @@ fn fits(digits: &str, radix: u32, real: bool, suffix: &str, multiplier: f64) -> 
         _ => plain.chars().filter_map(|c| c.to_digit(radix)).fold(0.0, |sum, digit| sum * f64::from(radix) + f64::from(digit)),
     };
     let value: f64 = sign * value * multiplier;
-    // Hexadecimal and binary numbers are patterns of bits: the sign is one of them.
+    // Hexadecimal and binary numbers are bit patterns that include the sign bit.
     let pattern = radix != 10;
     let within = |bits: i32, signed: bool| {
         let (low, high) = match (signed, pattern) {

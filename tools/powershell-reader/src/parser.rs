@@ -1,4 +1,4 @@
-//! What all rules use: tokens with one to look ahead, ways to read on in another mode, and blocks of statements.
+//! The base of all rules: tokens with one token of look-ahead, ways to continue in another mode, and blocks of statements.
 
 use super::scanner::{Mode, Scanner};
 use super::token::{Kind as Token, Token as Read};
@@ -7,9 +7,9 @@ use super::{Dialect, Fault, Parsed};
 
 pub(super) struct Parser {
     pub scanner: Scanner,
-    /// Read, but not used yet.
+    /// A token that was read but not used yet.
     ahead: Option<Read>,
-    /// A comma divides arguments here; it does not make a list.
+    /// Whether a comma divides arguments instead of making a list.
     pub no_lists: bool,
 }
 
@@ -74,7 +74,7 @@ impl Parser {
         self.scanner.at = at;
     }
 
-    /// Where the next token may begin.
+    /// Returns the position where the next token may begin.
     pub fn place(&self) -> usize {
         self.ahead.as_ref().map_or(self.scanner.at, |token| token.start)
     }
@@ -124,7 +124,7 @@ impl Parser {
         Ok(found)
     }
 
-    /// Parameters, then statements, to the brace that closes this one, or to the end of the text.
+    /// Parses parameters, then statements, to the brace that closes this one, or to the end of the text.
     pub fn script_block(&mut self, brace: Option<&Read>) -> Parsed<Vec<Node>> {
         self.skip_newlines()?;
         if brace.is_none() {
@@ -155,7 +155,7 @@ impl Parser {
         Ok(children)
     }
 
-    /// What closes this bracket is next.
+    /// Reads the token that closes this bracket, which must be next.
     pub fn close(&mut self, open: &Read) -> Parsed<()> {
         let wanted = match open.kind {
             Token::OpenBrace | Token::AtBrace => Token::CloseBrace,
@@ -219,7 +219,7 @@ impl Parser {
         }
     }
 
-    /// `{ statements }`, if that is next.
+    /// Parses `{ statements }`, if that is next.
     pub fn optional_body(&mut self) -> Parsed<Option<Node>> {
         self.skip_newlines()?;
         let Some(brace) = self.accept(Token::OpenBrace)? else { return Ok(None) };
@@ -235,7 +235,7 @@ impl Parser {
         }
     }
 
-    /// To what closes them or ends the text.
+    /// Parses statements up to the closing token or the end of the text.
     pub fn statements(&mut self) -> Parsed<Vec<Node>> {
         let mut found = Vec::new();
         self.skip_separators()?;
@@ -250,7 +250,7 @@ impl Parser {
     }
 }
 
-/// The error that a token is where it is.
+/// Returns the error for an unexpected token.
 pub(super) fn refuse<T>(token: &Read, what: &str) -> Parsed<T> {
     Err(fault(token, what))
 }

@@ -1,5 +1,5 @@
-//! Divides the text into tokens. What a character means depends on where it stands, so the parser asks for one token at a time
-//! and says how it is to be read.
+//! Divides the text into tokens. The meaning of a character depends on its place, so the parser requests one token at a time
+//! and sets the mode in which the scanner reads it.
 
 use super::characters::{ends_word, is_blank, is_dash, is_double_quote, is_single_quote, starts_identifier, starts_variable};
 use super::token::{Glyph, Kind, Token};
@@ -17,15 +17,15 @@ pub(super) enum Mode {
 pub(super) struct Scanner {
     pub text: Vec<Glyph>,
     pub at: usize,
-    /// Where the token that is read begins.
+    /// The position where the current token begins.
     pub start: usize,
     pub mode: Mode,
     pub dialect: Dialect,
-    /// A sign belongs to the number after it.
+    /// Whether a sign belongs to the number after it.
     pub signed_numbers: bool,
-    /// `?` and `:` end a number: it is in a ternary expression.
+    /// Whether `?` and `:` end a number, because the number is in a ternary expression.
     pub ternary: bool,
-    /// A keyword is a name here.
+    /// Whether a keyword is a name here.
     pub simple_name: bool,
 }
 
@@ -107,7 +107,7 @@ impl Scanner {
         self.take_while(|c| c != '\r' && c != '\n');
     }
 
-    /// The end of a comment that began with `<#`.
+    /// Skips to the end of a comment that began with `<#`.
     pub fn skip_comment(&mut self) -> Parsed<()> {
         let start = self.at;
         while let Some(c) = self.take() {
@@ -118,7 +118,7 @@ impl Scanner {
         self.fault(start, "a comment without an end")
     }
 
-    /// The second half of `\r\n`.
+    /// Reads the second half of `\r\n`.
     pub fn end_line(&mut self, c: char) {
         if c == '\r' {
             self.accept('\n');
@@ -212,7 +212,7 @@ impl Scanner {
         Ok(self.token(kind))
     }
 
-    /// In a command it is an operator only if nothing follows at once.
+    /// Reads an operator. In a command the token is an operator only if a word ends after it.
     fn operator(&mut self, kind: Kind) -> Parsed<Token> {
         let token = self.token(kind);
         if self.in_command() && !self.word_ends() { self.word(token.text) } else { Ok(token) }
@@ -263,14 +263,14 @@ impl Scanner {
         }
         let token = self.redirection(c as u8 - b'0', &['1', '2']);
         if self.in_expression() && matches!(token.kind, Kind::Redirection(_)) {
-            // The number is a value, whose output goes into the file.
+            // The number is a value, and the redirection writes its output to the file.
             self.at = self.start + 1;
             return Ok(self.token(Kind::Number));
         }
         Ok(token)
     }
 
-    /// After `>`.
+    /// Reads a redirection after `>`.
     fn redirection(&mut self, from: u8, streams: &[char]) -> Token {
         let start = self.at;
         if !self.accept('>') && !streams.is_empty() && self.accept('&') {

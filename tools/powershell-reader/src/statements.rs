@@ -1,4 +1,4 @@
-//! Statements: conditions, functions, `try`, and those that leave. Loops are beside it.
+//! Statements: conditions, functions, `try`, and statements that leave a block. Loops are in their own module.
 
 use super::Parsed;
 use super::checks;
@@ -8,7 +8,7 @@ use super::token::{Kind as Token, Token as Read};
 use super::tree::{Kind, Node};
 
 impl Parser {
-    /// The next statement; none where something closes or ends.
+    /// Parses the next statement; returns none where a block closes or the text ends.
     pub fn statement(&mut self) -> Parsed<Option<Node>> {
         let mut token = self.next()?;
         let start = token.start;
@@ -50,7 +50,7 @@ impl Parser {
         self.chain()
     }
 
-    /// None: the word begins no statement, so it is the name of a command.
+    /// Parses a statement that begins with a keyword. Returns none if the word begins no statement, so it is the name of a command.
     fn keyword_statement(&mut self, keyword: &Read) -> Parsed<Option<Node>> {
         Ok(Some(match keyword.text.as_str() {
             "if" => self.if_statement(keyword)?,
@@ -98,7 +98,7 @@ impl Parser {
         }
     }
 
-    /// `( … )` behind a keyword.
+    /// Parses `( … )` after a keyword.
     pub fn condition(&mut self, keyword: &str) -> Parsed<Node> {
         let open = self.expect(Token::OpenParen, &format!("after `{keyword}` comes a parenthesis"))?;
         self.rest_of_condition(&open)
@@ -112,7 +112,7 @@ impl Parser {
         Ok(condition)
     }
 
-    /// A word, or an expression without a list.
+    /// Parses a word, or an expression without a list.
     pub fn label_or_key(&mut self) -> Parsed<Option<Node>> {
         if let Some(name) = self.simple_name()? {
             return Ok(Some(name));
@@ -123,7 +123,7 @@ impl Parser {
         self.with_lists(false, |parser| parser.unary(false))
     }
 
-    /// An identifier, which may be a keyword elsewhere.
+    /// Parses an identifier, which may be a keyword elsewhere.
     pub fn simple_name(&mut self) -> Parsed<Option<Node>> {
         self.scanner.simple_name = true;
         let token = self.peek();
@@ -238,7 +238,7 @@ impl Parser {
         Ok(Node::new(Kind::Catch, keyword.line, children))
     }
 
-    /// Pipelines joined by `&&` and `||`, or an assignment.
+    /// Parses pipelines joined by `&&` and `||`, or an assignment.
     pub fn chain(&mut self) -> Parsed<Option<Node>> {
         let (target, assignment) = self.in_mode(Mode::Expression, |parser| {
             let target = parser.expression(false)?;

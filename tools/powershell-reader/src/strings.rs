@@ -1,4 +1,4 @@
-//! Texts in quotes and here-strings. What stands between double quotes may have variables and subexpressions in it.
+//! Texts in quotes and here-strings. The text between double quotes may contain variables and subexpressions.
 
 use super::characters::{is_blank, is_double_quote, is_single_quote, starts_variable};
 use super::scanner::{Mode, Scanner};
@@ -21,7 +21,7 @@ impl Scanner {
         Ok(token)
     }
 
-    /// To the closing single quote; two of them are one.
+    /// Reads to the closing single quote; two quotes are one character.
     pub fn read_quoted(&mut self, text: &mut String) -> Parsed<()> {
         let start = self.at;
         while let Some(mut c) = self.take() {
@@ -58,7 +58,7 @@ impl Scanner {
         self.fault(start, "a double quote without its other half")
     }
 
-    /// After a dollar: false if it is just a dollar.
+    /// Reads the part after a dollar. Returns false if the dollar is a plain character.
     pub fn read_part(&mut self, here_string: bool, parts: &mut Vec<Part>) -> Parsed<bool> {
         let (start, mode) = (self.start, self.mode);
         self.mode = Mode::Expression;
@@ -76,7 +76,7 @@ impl Scanner {
         Ok(found)
     }
 
-    /// To the matching parenthesis, which is found by counting, whatever quotes are between. Doubled quotes are one.
+    /// Reads to the matching parenthesis, which is found by counting, whatever quotes are between. Doubled quotes are one character.
     fn subexpression(&mut self, here_string: bool) -> Parsed<Part> {
         let start = self.at - 1;
         let mut text: Vec<_> = self.text.get(start..=self.at).unwrap_or_default().to_vec();
@@ -103,7 +103,7 @@ impl Scanner {
         Ok(Part::Sub(text))
     }
 
-    /// The character that a backtick and this one stand for.
+    /// Returns the character that a backtick and this character stand for.
     pub fn escaped(&mut self, c: char) -> Parsed<char> {
         Ok(match c {
             '0' => '\0',
@@ -125,7 +125,7 @@ impl Scanner {
         let begun = self.accept('{');
         let digits = self.take_while(|c| c.is_ascii_hexdigit());
         match u32::from_str_radix(&digits, 16) {
-            // A half of a pair counts as a character there, not here.
+            // PowerShell counts a surrogate as a character, Rust does not: the replacement character stands for it.
             Ok(number) if begun && digits.len() <= 6 && number <= 0x10_ffff && self.accept('}') => {
                 Ok(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER))
             }
@@ -133,7 +133,7 @@ impl Scanner {
         }
     }
 
-    /// After `@'` or `@"`.
+    /// Reads a here-string after `@'` or `@"`.
     pub fn here_string(&mut self, expandable: bool) -> Parsed<Token> {
         let (start, quote) = (self.start, if expandable { is_double_quote } else { is_single_quote });
         self.skip_blanks();
@@ -154,7 +154,7 @@ impl Scanner {
                     token.parts = parts;
                     return Ok(token);
                 }
-                // An end behind blanks is none.
+                // An end marker after blanks does not end the here-string.
                 text += &self.take_while(is_blank);
                 if self.sees(quote) && self.text.get(self.at + 1).is_some_and(|glyph| glyph.c == '@') {
                     text.extend(self.take());

@@ -8,7 +8,7 @@ fn windows(text: &str) -> Result<Node, Fault> {
     parse(text, Dialect::Windows)
 }
 
-/// `text` and the errors that PowerShell 7.6 found in it; none: it is good.
+/// Returns each `text` and the errors that PowerShell 7.6 found in it; a text without errors is valid.
 fn verdicts() -> Vec<(String, Vec<String>)> {
     let lines = include_str!("verdicts.jsonl").lines();
     let verdict = |line: &str| {
@@ -56,7 +56,7 @@ fn an_error_is_told_with_its_line() {
     }
 }
 
-/// What every PowerShell takes, however odd it looks.
+/// Tests texts that every PowerShell accepts, however odd they look.
 #[test]
 fn good_texts_are_taken() {
     let texts = [
@@ -120,7 +120,7 @@ fn good_texts_are_taken() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// What no PowerShell takes.
+/// Tests texts that every PowerShell rejects.
 #[test]
 fn bad_texts_are_refused() {
     let texts = [

@@ -10,21 +10,21 @@ pub(super) struct Glyph {
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub kind: Kind,
-    /// What it says: the name of a variable or option, a text without quotes, a keyword or operator in lower case.
+    /// The text of the token: the name of a variable or option, a text without quotes, a keyword or operator in lower case.
     pub text: String,
-    /// What is to be put into the text.
+    /// The parts that replace the placeholders in the text.
     pub parts: Vec<Part>,
-    /// Where it begins and ends in the text that is scanned.
+    /// The position where the token begins in the scanned text; `end` is where it ends.
     pub start: usize,
     pub end: usize,
     pub line: usize,
 }
 
-/// What an expandable text has between its characters.
+/// A part between the characters of an expandable text.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Variable(Token),
-    /// `$( … )` as it stands there.
+    /// The unparsed text of `$( … )`.
     Sub(Vec<Glyph>),
 }
 
@@ -38,12 +38,12 @@ pub(super) enum Kind {
     Number,
     Quoted,
     Expandable,
-    /// A word that is nothing else.
+    /// A word of no other kind.
     Word,
     Identifier,
     Keyword,
     Label,
-    /// `-Name`; whether a colon follows.
+    /// `-Name`, and whether a colon follows.
     Option(bool),
     OpenParen,
     CloseParen,
@@ -63,9 +63,9 @@ pub(super) enum Kind {
     Decrement,
     Operator,
     Assignment,
-    /// A stream to a file.
+    /// A redirection of a stream to a file.
     Redirection(u8),
-    /// A stream into another.
+    /// A redirection of a stream into another stream.
     Merge(u8, u8),
     Input,
     Colon,
@@ -77,7 +77,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// It is the same token in commands, expressions and names of types.
+    /// Whether the token is the same in commands, expressions and names of types.
     pub fn is_invariant(self) -> bool {
         use Kind::*;
         matches!(
@@ -125,7 +125,7 @@ impl Token {
         self.kind == Kind::Keyword && ["begin", "process", "end", "dynamicparam", "clean"].contains(&self.text.as_str())
     }
 
-    /// A keyword before which no attribute may stand.
+    /// Whether the token is a keyword before which no attribute may stand.
     pub fn refuses_attributes(&self) -> bool {
         const ALLOW: &[&str] = &[
             "begin",
@@ -216,7 +216,7 @@ pub(super) fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }
 
-/// Operators that begin with a dash, without it.
+/// Whether the word, without its dash, is an operator that begins with a dash.
 pub(super) fn is_operator(word: &str) -> bool {
     const PLAIN: &[&str] = &["bnot", "not", "isnot", "is", "as", "f", "and", "band", "or", "bor", "xor", "bxor", "join", "shl", "shr"];
     const COMPARISONS: &[&str] =

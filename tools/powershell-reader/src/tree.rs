@@ -1,9 +1,9 @@
-//! What a script consists of. One kind of node for everything, because its users look for a few kinds anywhere in the tree.
+//! The tree of a script. One kind of node serves all parts, because its users search for a few kinds anywhere in the tree.
 
-/// Stands for a variable or a subexpression in an expandable text.
+/// The placeholder for a variable or a subexpression in an expandable text.
 pub const PART: char = '\u{fffc}';
 
-/// A part of a script and the parts that it is made of, in the order of the text.
+/// A part of a script and its own parts, in the order of the text.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub kind: Kind,
@@ -27,9 +27,9 @@ pub enum Kind {
     Type(String),
     /// `[type] value`.
     Convert(String),
-    /// An attribute and what it is put on.
+    /// An attribute and the value that it applies to.
     Attributed,
-    /// Its name, with scope or drive.
+    /// The name of a variable, with scope or drive.
     Variable(String),
     Splat(String),
     /// `$using:name`.
@@ -39,7 +39,7 @@ pub enum Kind {
     /// Text without quotes: an argument, the name of a command, of a member or of a key.
     Word(String),
     Number(String),
-    /// Text in double quotes, or a word with variables. They are its children; in the text a [`PART`] stands for each.
+    /// Text in double quotes, or a word with variables. The variables are its children; in the text a [`PART`] stands for each.
     Expandable(String),
     /// `a, b`.
     List,
@@ -49,7 +49,7 @@ pub enum Kind {
     Sub,
     /// `( … )`.
     Paren,
-    /// `@{ … }` of entries.
+    /// `@{ … }` with entries.
     Table,
     /// Key and value.
     Entry,
@@ -65,20 +65,20 @@ pub enum Kind {
     Ternary,
     /// Target and value.
     Assign(String),
-    /// Name, then arguments and options; whether `&` or `.` stands before it.
+    /// A name, then arguments and options; whether `&` or `.` stands before it.
     Command(bool),
     /// `-Name` or `-Name:value`.
     Option(String),
-    /// A file that something is redirected to, if it is one.
+    /// A redirection, and its target if the target is a file.
     Redirection,
     Pipeline,
     If,
-    /// Any loop, `foreach` excepted.
+    /// Any loop except `foreach`.
     Loop(Option<String>),
-    /// Variable, what it runs over, body.
+    /// The variable, the collection, and the body.
     Foreach(Option<String>),
     Switch(Option<String>),
-    /// Statements between braces that are no script block.
+    /// Statements between braces that are not a script block.
     Body,
     /// A body, then catches and a `finally`.
     Try,
@@ -107,7 +107,7 @@ impl Node {
         Self { kind, line, children }
     }
 
-    /// This node and all below it, parents before children.
+    /// Returns this node and all nodes below it, parents before children.
     pub fn all(&self) -> Vec<&Node> {
         let mut found = vec![self];
         let mut at = 0;
@@ -122,7 +122,7 @@ impl Node {
         self.children.get(at)
     }
 
-    /// Its text, if it is one without variables.
+    /// Returns the node's text, if it is a text without variables.
     pub fn constant(&self) -> Option<&str> {
         match &self.kind {
             Kind::Constant(text) | Kind::Word(text) => Some(text),

@@ -7,7 +7,7 @@ use super::tree::{Kind, Node};
 use super::{Parsed, checks};
 
 impl Parser {
-    /// `param( … )` with what stands before it, if that is next.
+    /// Parses `param( … )` with its attributes, if that is next.
     pub fn param_block(&mut self) -> Parsed<Option<Vec<Node>>> {
         self.skip_newlines()?;
         let attributes = self.attributes()?;
@@ -74,7 +74,7 @@ impl Parser {
         })
     }
 
-    /// Types and attributes one behind the other, lines between them.
+    /// Parses types and attributes that follow each other, with line ends between them.
     pub fn attributes(&mut self) -> Parsed<Vec<Node>> {
         let mut found = Vec::new();
         while let Some(attribute) = self.attribute()? {
@@ -84,7 +84,7 @@ impl Parser {
         Ok(found)
     }
 
-    /// The same before a value: behind a type the line ends the expression.
+    /// Parses types and attributes before a value: after a type the end of the line ends the expression.
     pub fn expression_attributes(&mut self) -> Parsed<Vec<Node>> {
         let mut found = Vec::new();
         while let Some(attribute) = self.attribute()? {
@@ -96,7 +96,7 @@ impl Parser {
         Ok(found)
     }
 
-    /// `[type]` or `[Attribute(…)]`, if that is next.
+    /// Parses `[type]` or `[Attribute(…)]`, if that is next.
     pub fn attribute(&mut self) -> Parsed<Option<Node>> {
         let bracket = if self.looks_ahead() { self.accept(Token::OpenBracket)? } else { self.scanner.open_bracket()? };
         let Some(bracket) = bracket else { return Ok(None) };
@@ -154,7 +154,7 @@ impl Parser {
         }
     }
 
-    /// The rest of a name: arguments of a generic type, dimensions, assembly.
+    /// Parses the rest of a name: arguments of a generic type, dimensions, assembly.
     fn type_name(&mut self, name: Read, assemblies: bool) -> Parsed<String> {
         let mut text = name.text;
         while self.accept(Token::OpenBracket)?.is_some() {
@@ -183,7 +183,7 @@ impl Parser {
         Ok(text)
     }
 
-    /// `type, type]`.
+    /// Parses `type, type]`.
     pub fn type_arguments(&mut self, first: Read) -> Parsed<()> {
         let mut token = first;
         loop {

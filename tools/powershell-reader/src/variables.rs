@@ -7,7 +7,7 @@ use super::token::{Kind, Token};
 
 const SCOPES: [&str; 4] = ["global", "local", "private", "script"];
 
-/// The name without scope or drive.
+/// Returns the name without scope or drive.
 pub fn unqualified(name: &str) -> &str {
     let name = match name.split_once(':') {
         Some((scope, rest)) if scope.eq_ignore_ascii_case("variable") => rest,
@@ -19,14 +19,14 @@ pub fn unqualified(name: &str) -> &str {
     }
 }
 
-/// It is in a drive other than that of variables, e.g. `$env:Path`.
+/// Whether the name is in a drive other than that of variables, e.g. `$env:Path`.
 pub fn is_in_drive(name: &str) -> bool {
     let scope = name.split_once(':').map_or("", |(scope, _)| scope).to_lowercase();
     !scope.is_empty() && scope != "variable" && !SCOPES.contains(&scope.as_str())
 }
 
 impl Scanner {
-    /// After `$` or `@`.
+    /// Reads a variable after `$` or `@`.
     pub fn variable(&mut self, splatted: bool, in_text: bool) -> Parsed<Token> {
         if self.accept('{') {
             return self.braced_variable(in_text);
@@ -60,7 +60,7 @@ impl Scanner {
         Ok(self.token_with(if splatted { Kind::Splat } else { Kind::Variable }, name))
     }
 
-    /// It was no variable, but a word that begins like one.
+    /// Reads the text again as a word: it only begins like a variable.
     fn word_again(&mut self) -> Parsed<Token> {
         self.at = self.start;
         self.word(String::new())

@@ -1,4 +1,4 @@
-//! Words: of commands, names of members and types, options, labels, and what joins a member to what it belongs to.
+//! Words: commands, names of members and types, options, labels, and the operators that access members.
 
 use super::characters::{continues_identifier, ends_word, is_blank, is_double_quote, is_single_quote, starts_identifier};
 use super::scanner::{Mode, Scanner};
@@ -7,7 +7,7 @@ use super::tree::PART;
 use super::{Dialect, Parsed};
 
 impl Scanner {
-    /// A word that goes on after these characters. It may have quotes and variables in it.
+    /// Reads a word that continues after these characters. It may contain quotes and variables.
     pub fn word(&mut self, mut text: String) -> Parsed<Token> {
         let mut parts = Vec::new();
         while let Some(c) = self.peek().filter(|c| !ends_word(*c)) {
@@ -29,7 +29,7 @@ impl Scanner {
         Ok(token)
     }
 
-    /// A name that begins with a letter: an identifier, a keyword or the beginning of a word.
+    /// Reads a name that begins with a letter: an identifier, a keyword or the beginning of a word.
     pub fn identifier(&mut self) -> Parsed<Token> {
         self.take_while(continues_identifier);
         if self.mode == Mode::TypeName {
@@ -50,7 +50,7 @@ impl Scanner {
         Ok(token)
     }
 
-    /// What follows `--%` is no PowerShell, up to a pipe outside of quotes or to the end of the line.
+    /// Skips the text after `--%`, which is not PowerShell, up to a pipe outside of quotes or to the end of the line.
     pub fn skip_verbatim(&mut self) {
         let mut quoted = false;
         while let Some(c) = self.peek().filter(|c| !matches!(c, '\r' | '\n') && (quoted || *c != '|')) {
@@ -59,7 +59,7 @@ impl Scanner {
         }
     }
 
-    /// After a dash: an option of a command, or an operator.
+    /// Reads an option of a command, or an operator, after a dash.
     pub fn option(&mut self) -> Parsed<Token> {
         let mut name = String::new();
         let mut colon = false;
@@ -95,7 +95,7 @@ impl Scanner {
         Ok(self.token_with(Kind::Option(colon), name))
     }
 
-    /// After a colon in a command.
+    /// Reads a label after a colon in a command.
     pub fn label(&mut self) -> Parsed<Token> {
         if !self.sees(starts_identifier) {
             return self.word(":".to_owned());
@@ -103,7 +103,7 @@ impl Scanner {
         let name = self.take_while(continues_identifier);
         match self.peek().filter(|_| !self.word_ends()) {
             None => Ok(self.token_with(Kind::Label, name)),
-            // Whatever it is, a quote too, it is a plain character here.
+            // Any character, even a quote, is a plain character here.
             Some(c) => {
                 self.at += 1;
                 self.word(format!(":{name}{c}"))
@@ -111,7 +111,7 @@ impl Scanner {
         }
     }
 
-    /// `.`, `::`, `[`, `?.` or `?[` directly after a value.
+    /// Reads `.`, `::`, `[`, `?.` or `?[` directly after a value.
     pub fn member_access(&mut self, brackets: bool) -> Parsed<Option<Token>> {
         self.start = self.at;
         while self.sees(|c| c == '<') {
@@ -147,12 +147,12 @@ impl Scanner {
         Ok(kind.map(|kind| self.token(kind)))
     }
 
-    /// In a command the name of a member follows at once.
+    /// Whether the name of a member can follow. In a command it must follow without a blank.
     fn joins(&self) -> bool {
         !self.in_command() || !self.peek().is_none_or(|c| is_blank(c) || matches!(c, '\0' | '\r' | '\n'))
     }
 
-    /// The bracket that begins a type or an attribute, if that is next.
+    /// Reads the bracket that begins a type or an attribute, if that is next.
     pub fn open_bracket(&mut self) -> Parsed<Option<Token>> {
         let before = self.at;
         let mut skipped = false;
@@ -185,7 +185,7 @@ impl Scanner {
         }
     }
 
-    /// The assembly after the comma in `[type, assembly, Version=1.0]`.
+    /// Reads the assembly after the comma in `[type, assembly, Version=1.0]`.
     pub fn assembly_name(&mut self) -> String {
         let name = self.assembly_word();
         while self.accept(',') {

@@ -1,5 +1,5 @@
-//! The guards that are taken away: preconditions, reads of an owner mark, and orders of two effects. What a plan of `kinds/model` has to notice
-//! is in `src/guards.rs` instead.
+//! The guards that are removed: preconditions, reads of an owner mark, and orders of two effects. Guards whose loss the plans of `kinds/model`
+//! have to notice are in `src/guards.rs` instead.
 
 mod domain;
 mod kinds;
@@ -8,22 +8,22 @@ mod kube_api;
 /// The guards of one file.
 pub struct Guarded {
     pub file: &'static str,
-    /// What the names of the tests have in them that have to notice.
+    /// The tests that have to notice, by a part of their names.
     pub tests: &'static [&'static str],
     pub guards: &'static [Guard],
 }
 
-/// One of them.
+/// A guard of a file.
 pub struct Guard {
-    /// What holds as long as it is there.
+    /// The property that the guard keeps.
     pub keeps: &'static str,
-    /// What is in the file once. The guard is an expression, between « and »; around it is only what tells it from others.
+    /// A text that is in the file once. The guard is an expression, between « and »; the text around it distinguishes it from other expressions.
     pub text: &'static str,
-    /// The expression in its place.
+    /// The expression that replaces the guard.
     pub without: &'static str,
 }
 
-/// A guard that is gone when `without` is in its place.
+/// Returns a guard that is removed by putting `without` in its place.
 pub const fn gone(keeps: &'static str, text: &'static str, without: &'static str) -> Guard {
     Guard { keeps, text, without }
 }
@@ -32,7 +32,7 @@ const fn of(file: &'static str, tests: &'static [&'static str], guards: &'static
     Guarded { file, tests, guards }
 }
 
-/// All files with guards.
+/// Returns all files with guards.
 pub fn files() -> impl Iterator<Item = &'static Guarded> {
     [domain::FILES, kinds::FILES, kube_api::FILES].into_iter().flatten()
 }

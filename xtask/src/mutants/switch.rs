@@ -1,13 +1,13 @@
-//! Guards as switches: a copy of the tree has all of them, and an environment variable takes one away.
+//! Guards as switches: a copy of the tree has a switch for each guard, and an environment variable removes one guard.
 
 use anyhow::{Context, Result, bail};
 
 use super::list::Guard;
 
-/// Names the guard that is away.
+/// The environment variable that names the removed guard.
 pub const VARIABLE: &str = "CAPW_MUTANT";
 
-/// What the library of the copy has in addition.
+/// The function that is added to the library of the copy.
 pub const FUNCTION: &str = r#"
 pub fn capw_mutant(guard: &str) -> bool {
     static AWAY: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
@@ -15,7 +15,7 @@ pub fn capw_mutant(guard: &str) -> bool {
 }
 "#;
 
-/// A source with a switch for each of these guards.
+/// Returns a source with a switch for each of these guards.
 pub fn with_switches(source: &str, guards: &[Guard]) -> Result<String> {
     let mut places = Vec::new();
     for guard in guards {
@@ -34,7 +34,7 @@ pub fn with_switches(source: &str, guards: &[Guard]) -> Result<String> {
     Ok(switched + source.get(done..).unwrap_or_default())
 }
 
-/// Where a guard begins and ends.
+/// Returns where a guard begins and ends.
 fn place(source: &str, guard: &Guard) -> Result<(usize, usize)> {
     let (before, rest) = guard.text.split_once('«').context("its text has no «")?;
     let (text, after) = rest.split_once('»').context("its text has no »")?;
@@ -48,7 +48,7 @@ fn condition(guard: &Guard) -> String {
     format!("if crate::capw_mutant({:?})", guard.keeps)
 }
 
-/// The guards whose switches lie between two bytes of a source with switches.
+/// Returns the guards whose switches lie between two bytes of a source with switches.
 pub fn between<'a>(source: &str, guards: &'a [Guard], begin: usize, end: usize) -> Vec<&'a str> {
     let lies_there = |guard: &&Guard| {
         let from = source.find(&condition(guard)).unwrap_or(usize::MAX);

@@ -1,7 +1,7 @@
-//! A stand-in for PowerShell on Wine guests, whose own does nothing. It has the commands by which flanneld.exe routes packets over other nodes, and no
-//! others; each fails as on Windows. Read in flannel 0.28, `pkg/routing/router_windows.go`, `pkg/ip/iface_windows.go`, `pkg/powershell`.
+//! A stand-in for PowerShell on Wine guests, whose own does nothing. It implements only the commands with which flanneld.exe routes packets over
+//! other nodes; each fails as on Windows. Read in flannel 0.28, `pkg/routing/router_windows.go`, `pkg/ip/iface_windows.go`, `pkg/powershell`.
 //!
-//! Routes are in `C:\hns\host-routes.json`, and `powershell.log` beside it has a line for each command.
+//! Routes are in `C:\hns\host-routes.json`; `powershell.log` in the same folder has a line for each command.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the script prints, where its caller reads it.
+/// Prints the output of the script where its caller reads it.
 #[allow(clippy::print_stdout, reason = "callers of PowerShell read what it prints")]
 fn say(line: &str) -> ExitCode {
     println!("{line}");
@@ -44,14 +44,14 @@ fn run(root: &Path, script: &str) -> Result<Value, String> {
     Ok(said)
 }
 
-/// The words of the one command that matters, out of what flanneld wraps around it.
+/// The arguments of the one relevant command, extracted from flanneld's wrapper.
 fn command(script: &str) -> Option<Vec<&str>> {
     let start = COMMANDS.iter().find_map(|name| script.find(name))?;
     let words = script.get(start..)?.split(['|', '}', ')']).next()?;
     Some(words.split_whitespace().collect())
 }
 
-/// What a command prints as JSON, or why it fails.
+/// Runs a command: its output as JSON, or why it fails.
 fn done(words: &[&str], routes: &mut Vec<Value>) -> Result<Value, String> {
     let option = |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1).copied());
     let index = option("-InterfaceIndex").and_then(|index| index.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! Rule L24 about credential providers. The kubelet does not start with an invalid configuration of them
+//! Rule L24: credential providers. The kubelet does not start if their configuration is invalid
 //! (`pkg/credentialprovider/plugin/config.go` of Kubernetes).
 
 use super::{Findings, Node};

@@ -38,7 +38,7 @@ pub(super) fn check(node: &Node<'_>, surface: &Surface, windows: &Windows, findi
     log_query(node, surface, findings);
 }
 
-/// The field as users wrote it.
+/// Returns the path of a field as users wrote it.
 fn place(node: &Node<'_>, path: &str) -> String {
     let first = path.split('.').next().unwrap_or(path);
     let start = if node.extra.contains_key(first) { "spec.kubelet.extraConfig" } else { "KubeletConfiguration" };
@@ -58,7 +58,7 @@ fn at<'a>(config: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// L20: every field exists in the minor. L21: every value has its type.
+/// Checks L20: every field exists in the minor. Checks L21: every value has its type.
 fn known(node: &Node<'_>, surface: &Surface, prefix: &str, config: &Map<String, Value>, findings: &mut Findings) {
     for (name, value) in config {
         let path = format!("{prefix}{name}");
@@ -107,7 +107,7 @@ fn expected(kind: &str) -> &str {
     }
 }
 
-/// A duration in Go's format, in seconds.
+/// Returns a duration in Go's format, in seconds.
 fn duration(text: &str) -> Option<f64> {
     let mut rest = text.strip_prefix('-').unwrap_or(text);
     if rest == "0" {
@@ -126,7 +126,7 @@ fn duration(text: &str) -> Option<f64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// L22: the CPU and memory managers work only with a feature gate.
+/// Checks L22: the CPU and memory managers work only with a feature gate.
 fn managers(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mut Findings) {
     const GATE: &str = "WindowsCPUAndMemoryAffinity";
     if gate_on(node, surface, GATE) {
@@ -141,7 +141,7 @@ fn managers(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mu
     }
 }
 
-/// L1: two fields that Windows needs.
+/// Checks L1: two fields that Windows needs.
 fn cgroups(node: &Node<'_>, findings: &mut Findings) {
     if node.config.get("cgroupsPerQOS") != Some(&Value::Bool(false)) {
         let value = node.config.get("cgroupsPerQOS").map_or_else(|| "true".into(), shown);
@@ -154,7 +154,7 @@ fn cgroups(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// L2: paths must have a drive.
+/// Checks L2: paths must have a drive.
 fn paths(node: &Node<'_>, windows: &Windows, findings: &mut Findings) {
     let drive = |text: &str| {
         let bytes = text.as_bytes();
@@ -171,7 +171,7 @@ fn paths(node: &Node<'_>, windows: &Windows, findings: &mut Findings) {
     }
 }
 
-/// L4 and L16: feature gates must exist and be settable.
+/// Checks L4 and L16: feature gates must exist and be settable.
 fn gates(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mut Findings) {
     let Some(gates) = node.config.get("featureGates").and_then(Value::as_object) else { return };
     for (name, value) in gates {
@@ -219,7 +219,7 @@ fn gate_on(node: &Node<'_>, surface: &Surface, name: &str) -> bool {
     surface.gate(name, node.minor).is_ok_and(|gate| asked.unwrap_or(gate.enabled))
 }
 
-/// L5: thresholds must be complete. L6: Windows must have the signal.
+/// Checks L5: thresholds must be complete. Checks L6: Windows must have the signal.
 fn eviction(node: &Node<'_>, findings: &mut Findings) {
     let hard = node.config.get("evictionHard").and_then(Value::as_object);
     let merged = node.config.get("mergeDefaultEvictionSettings") == Some(&Value::Bool(true));
@@ -238,7 +238,7 @@ fn eviction(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// L15: the graceful shutdown of a node.
+/// Checks L15: the graceful shutdown of a node.
 fn shutdown(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     let seconds = |name: &str| node.config.get(name).and_then(Value::as_str).and_then(duration).unwrap_or(0.0);
     let (total, critical) = (seconds("shutdownGracePeriod"), seconds("shutdownGracePeriodCriticalPods"));
@@ -257,7 +257,7 @@ fn shutdown(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     }
 }
 
-/// L17: who signs the kubelet's serving certificate.
+/// Checks L17: who signs the kubelet's serving certificate.
 fn certificate(node: &Node<'_>, findings: &mut Findings) {
     let signed = node.config.get("serverTLSBootstrap") == Some(&Value::Bool(true));
     if signed && node.facts.spec.kubelet.serving_certificate != ServingCertificate::ClusterSigned {
@@ -266,7 +266,7 @@ fn certificate(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// L19: images in the machine's image must stay usable.
+/// Checks L19: images in the machine's image must stay usable.
 fn images(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     const POLICY: &str = "imagePullCredentialsVerificationPolicy";
     const LIST: &str = "preloadedImagesVerificationAllowlist";
@@ -291,7 +291,7 @@ fn images(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     }
 }
 
-/// L4: log queries need a feature gate and the log handler.
+/// Checks L4: log queries need a feature gate and the log handler.
 fn log_query(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     if node.config.get("enableSystemLogQuery") != Some(&Value::Bool(true)) {
         return;

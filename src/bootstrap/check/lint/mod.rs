@@ -1,7 +1,7 @@
-//! Do the settings of a node fit its minor of Kubernetes and Windows? The rules apply to what is rendered and to the users' own
-//! fields and flags alike.
+//! Rules that check whether the settings of a node fit its minor of Kubernetes and Windows. They apply to the rendered documents and to the
+//! users' own fields and flags alike.
 //!
-//! | Rule | It is about |
+//! | Rule | Subject |
 //! |---|---|
 //! | L1 | cgroups, which Windows does not have |
 //! | L2 | paths without a drive |
@@ -25,7 +25,7 @@
 //! | L23 | fields and flags that CAPW or kubeadm sets |
 //! | L24 | credential providers |
 //! | L25 | secrets in the text of a script |
-//! | L26 | installers that restart Windows by themselves |
+//! | L26 | installers that restart Windows on their own |
 //! | L27 | a proxy without the networks of the nodes |
 
 mod credentials;
@@ -44,7 +44,7 @@ use crate::bootstrap::finding::{LintFinding, Severity};
 use crate::bootstrap::render::Documents;
 use crate::bootstrap::render::kubelet::surface;
 
-/// Length of a value in a message, in characters.
+/// The length of a value in a message, in characters.
 const SHOWN: usize = 80;
 
 /// The findings so far.
@@ -71,9 +71,9 @@ struct Node<'a> {
     minor: u32,
     /// The effective KubeletConfiguration.
     config: Map<String, Value>,
-    /// The users' part of it.
+    /// The users' part of the KubeletConfiguration.
     extra: &'a BTreeMap<String, Value>,
-    /// All flags except those that kubeadm decides, ours first.
+    /// All flags except those that kubeadm decides; ours come first.
     flags: &'a [(String, String)],
     /// The number of our flags.
     ours: usize,
@@ -90,7 +90,7 @@ pub(in crate::bootstrap) fn check(facts: &BootstrapFacts, documents: &Documents<
     let mut config = serde_json::to_value(&documents.kubelet).map_err(|e| unreadable(&e))?;
     for (name, value) in &facts.spec.kubelet.extra_config {
         let patch = Value::Object(Map::from_iter([(name.clone(), value.clone())]));
-        // The kubelet applies drop-ins the same way.
+        // The kubelet applies drop-in files in the same way.
         json_patch::merge(&mut config, &patch);
     }
     let Value::Object(config) = without_nulls(config) else { return Err(unreadable(&"no object")) };

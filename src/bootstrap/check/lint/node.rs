@@ -6,14 +6,14 @@ use super::{Findings, Node};
 use crate::api::bootstrap_config::{Channel, ContainerdLine, ProxyNetwork, WindowsRelease};
 use crate::bootstrap::facts::BootstrapFacts;
 
-/// The least memory that Windows itself takes, in MiB.
+/// The least memory that Windows itself uses, in MiB.
 const WINDOWS_MIB: u64 = 2048;
 
 pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     check_delivery(node.facts, findings);
     check_installers(node.facts, findings);
     check_node_networks(node.facts, findings);
-    // Whether they fit into the machine is checked where they are computed.
+    // Whether the reserves fit into the machine is checked where they are computed.
     let reserves = &node.documents.reserves;
     let kept = reserves.system.memory_mib + reserves.kube.memory_mib;
     if kept < WINDOWS_MIB {
@@ -25,7 +25,7 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     for network in networks {
         let share = u32::try_from(node.facts.spec.network.node_cidr_mask_size).unwrap_or(24);
         let Some(addresses) = ipv4_addresses(network, share) else { continue };
-        // The network and broadcast addresses, and that of kube-proxy or the host.
+        // Three addresses are not for pods: the network and broadcast addresses, and the address of kube-proxy or the host.
         if pods > addresses.saturating_sub(3) {
             let remedy = format!(
                 "of the network {network} a node gets {addresses} addresses (spec.network.nodeCIDRMaskSize is {share}), 3 of which are not for pods: lower maxPods, or give each node a larger network"
@@ -46,9 +46,9 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// L25: without a drive of ours the secrets are part of the script.
+/// Checks L25: without a drive of ours the secrets are part of the script.
 fn check_delivery(facts: &BootstrapFacts, findings: &mut Findings) {
-    // Another infrastructure provider names the machine, and hands on the user data alone.
+    // Another infrastructure provider names the machine, and passes on only the user data.
     let given = match (facts.spec.channel, &facts.host_name) {
         (Channel::GuestInfo, _) => "guestinfo has no files",
         (_, None) => "another infrastructure provider hands on no files",
@@ -60,7 +60,7 @@ fn check_delivery(facts: &BootstrapFacts, findings: &mut Findings) {
     findings.warning("L25", "spec.channel", facts.spec.channel.name(), remedy);
 }
 
-/// L26: 1641 says that the installer has begun a restart, under a plan that goes on.
+/// Checks L26: exit code 1641 means that the installer has begun a restart, while the plan continues.
 fn check_installers(facts: &BootstrapFacts, findings: &mut Findings) {
     let steps = &facts.spec.steps;
     for (list, steps) in [("beforeJoin", &steps.before_join), ("afterJoin", &steps.after_join)] {
@@ -78,7 +78,7 @@ fn check_installers(facts: &BootstrapFacts, findings: &mut Findings) {
     }
 }
 
-/// L27: a proxy, and nothing that says which addresses the nodes have.
+/// Checks L27: a proxy, without settings for the addresses of the nodes.
 fn check_node_networks(facts: &BootstrapFacts, findings: &mut Findings) {
     let network = &facts.spec.network;
     if network.node_networks.is_empty() && network.proxy.as_ref().is_some_and(|proxy| proxy.no_proxy.is_empty()) {
@@ -87,7 +87,7 @@ fn check_node_networks(facts: &BootstrapFacts, findings: &mut Findings) {
     }
 }
 
-/// Addresses that one node gets of an IPv4 network such as `10.244.0.0/16`: a part of that length, or all of a smaller one.
+/// Returns the addresses that a node gets of an IPv4 network such as `10.244.0.0/16`: a part of length `share`, or all of a smaller network.
 fn ipv4_addresses(network: &str, share: u32) -> Option<u64> {
     let (address, length) = network.split_once('/')?;
     address.parse::<std::net::Ipv4Addr>().ok()?;
@@ -101,7 +101,7 @@ fn socket_ok(socket: &str) -> bool {
     socket.strip_prefix("npipe:////./pipe/").or_else(|| socket.strip_prefix("npipe://./pipe/")).is_some_and(|name| !name.is_empty())
 }
 
-/// L9 to L11: kubeadm's JoinConfiguration.
+/// Checks L9 to L11: kubeadm's JoinConfiguration.
 pub(super) fn check_join(minor: u32, join: &Value, findings: &mut Findings) {
     let version = join.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let known: &[&str] = match minor {
@@ -131,12 +131,12 @@ pub(super) fn check_join(minor: u32, join: &Value, findings: &mut Findings) {
     }
 }
 
-/// L12 and L13: containerd's `config.toml`.
+/// Checks L12 and L13: containerd's `config.toml`.
 pub(super) fn check_containerd(line: ContainerdLine, toml: &toml::Table, findings: &mut Findings) {
     let version = toml.get("version").and_then(toml::Value::as_integer).unwrap_or(1);
     let newest = match line {
         ContainerdLine::V1 => 2,
-        // 2.0 to 2.2 support 3, 2.3 supports 4.
+        // containerd 2.0 to 2.2 support schema 3, and 2.3 supports 4.
         ContainerdLine::V2 => 3,
     };
     if !(2..=newest).contains(&version) {
@@ -152,7 +152,7 @@ pub(super) fn check_containerd(line: ContainerdLine, toml: &toml::Table, finding
     }
 }
 
-/// L14: kube-proxy exits without a source VIP in an overlay network, and ignores it elsewhere.
+/// Checks L14: kube-proxy exits without a source VIP in an overlay network, and ignores it elsewhere.
 pub(super) fn check_proxy(release: WindowsRelease, network: ProxyNetwork, proxy: &Value, findings: &mut Findings) {
     let address = proxy.pointer("/winkernel/sourceVip").and_then(Value::as_str).unwrap_or_default();
     let parses = address.parse::<std::net::IpAddr>().is_ok();

@@ -1,4 +1,4 @@
-//! Every rule applies in its minors, and none objects to what we render by default.
+//! Tests that every rule applies in its minors, and that no rule objects to the documents that we render by default.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn judge(facts: &BootstrapFacts) -> Result<Vec<LintFinding>, RenderError> {
     check(facts, &Documents::new(facts)?)
 }
 
-/// The rules that apply, in order: errors as `E:L4`, warnings as `W:L4`.
+/// Returns the rules that apply, in order: errors as `E:L4`, warnings as `W:L4`.
 fn said(facts: &BootstrapFacts) -> Vec<String> {
     let (letter, findings) = match judge(facts) {
         Ok(findings) => ("W", findings),
@@ -203,14 +203,14 @@ fn other_documents() {
     assert_eq!(said(&small), ["E:L18"]);
     small.spec.kubelet.max_pods = Some(125);
     assert!(said(&small).is_empty());
-    // A node gets a part of the Cluster's network.
+    // A node gets only a part of the Cluster's network.
     let mut share = at(36);
     share.spec.network.node_cidr_mask_size = 28;
     assert_eq!(said(&share), ["E:L18"], "30 pods by default, 13 addresses");
     share.spec.kubelet.max_pods = Some(13);
     assert!(said(&share).is_empty());
     for (memory, given, room, expected) in [
-        // The default is never too much.
+        // The default never exceeds the number of addresses.
         (16 << 10, None, Some(60), &[][..]),
         (8 << 10, None, Some(29), &[]),
         (16 << 10, None, Some(0), &["E:L18"]),
@@ -247,7 +247,7 @@ fn linux_fields_are_removed_from_the_clusters_configuration() {
         let names: BTreeMap<&str, u32> = surface::reset_fields(minor).into_iter().map(|name| (name, minor)).collect();
         assert!(names.contains_key("cpuManagerPolicy") && names.contains_key("systemReservedCgroup"));
         assert_eq!(names.contains_key("userNamespaces"), minor >= 33);
-        // No field that we set is removed.
+        // The patch does not remove any field that we set.
         let mut facts = at(minor);
         facts.spec.kubelet.log_query = Some(true);
         let patch = serde_json::to_value(Documents::new(&facts).unwrap().kubelet).unwrap();

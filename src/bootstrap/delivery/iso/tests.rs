@@ -1,4 +1,4 @@
-//! The reader, which shares no code with the writer, returns what was written.
+//! Tests that the reader, which shares no code with the writer, returns the written files.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::image;
 use crate::bootstrap::delivery::read::iso::Image;
 
-/// Directories of several sectors: 300 names of 40 characters.
+/// Tests directories of several sectors: 300 names of 40 characters.
 #[test]
 fn large_directories_come_back() {
     let files: BTreeMap<String, Vec<u8>> = (0..300u32).map(|n| (format!("dir/{n:03}{}", "x".repeat(37)), n.to_le_bytes().to_vec())).collect();

@@ -1,4 +1,4 @@
-//! Reads a seed as the program in Windows that its channel is for.
+//! Reads a seed as the program in Windows that reads its channel.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use crate::bootstrap::delivery::{SeedImage, config_drive, guest_info, no_cloud, 
 /// The data that a machine received.
 #[derive(Debug)]
 pub struct Delivered {
-    /// The channel, as the seed shows it.
+    /// The channel, as the seed indicates it.
     pub channel: Channel,
     pub instance_id: String,
     /// The name for Windows, if the seed has one.
@@ -23,7 +23,7 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// Reads a seed; as in Windows, its label decides which program reads it.
+    /// Reads a seed. As in Windows, the label of a drive decides which program reads it.
     pub fn of(seed: &SeedImage) -> Result<Self, ReadError> {
         let mut computer_name = None;
         let (channel, meta, payload) = match seed {
@@ -62,7 +62,7 @@ impl Delivered {
     }
 }
 
-/// The computer's name in the answer file for Windows Setup, if it has one. An answer file that does not run our script is refused.
+/// Returns the computer's name in the answer file for Windows Setup, if it has one. Rejects an answer file that does not run our script.
 fn setup(answer: &[u8]) -> Result<Option<String>, ReadError> {
     let wrong = |text: &str| ReadError::Answer(text.to_owned());
     let text = std::str::from_utf8(answer).map_err(|_| wrong("it is not UTF-8"))?;

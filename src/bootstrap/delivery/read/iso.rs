@@ -1,11 +1,11 @@
-//! Reads ISO 9660 images, Joliet names first. Independent of the writer; every offset is checked, and damaged images are errors.
+//! Reads ISO 9660 images, and prefers Joliet names. Independent of the writer; every offset is checked, and damaged images are errors.
 
 use crate::bootstrap::delivery::error::ReadError;
 
 const SECTOR: usize = 2048;
-/// More directory levels than ISO 9660 allows.
+/// The most directory levels; ISO 9660 allows fewer.
 const DEPTH: usize = 16;
-/// More entries than any config drive has; stops at directories that contain themselves.
+/// The most entries, more than any config drive has. The limit stops at directories that contain themselves.
 const ENTRIES: usize = 4096;
 
 /// An image with valid descriptors.
@@ -32,7 +32,7 @@ fn little32(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(field)).ok()
 }
 
-/// Big-endian UTF-16; an odd byte at the end is ignored.
+/// Decodes big-endian UTF-16; an odd byte at the end is ignored.
 fn utf16(bytes: &[u8]) -> String {
     let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| pair.iter().fold(0, |unit, byte| unit << 8 | u16::from(*byte))).collect();
     String::from_utf16_lossy(&units)
@@ -63,12 +63,12 @@ impl<'a> Image<'a> {
         Err(wrong("its volume descriptors do not end"))
     }
 
-    /// The volume label, preferably the Joliet one.
+    /// Returns the volume label, preferably the Joliet one.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// The bytes of a file, path with `/`. Case is ignored if the image has no Joliet names.
+    /// Returns the bytes of a file; the path has `/`. Case is ignored if the image has no Joliet names.
     pub fn read(&self, path: &str) -> Result<&'a [u8], ReadError> {
         let mut at = self.root;
         for part in path.split('/') {
@@ -80,7 +80,7 @@ impl<'a> Image<'a> {
         self.slice(at)
     }
 
-    /// Paths of all files.
+    /// Returns the paths of all files.
     pub fn files(&self) -> Result<Vec<String>, ReadError> {
         let mut paths = Vec::new();
         let mut open = vec![(self.root, String::new(), 0)];
@@ -110,12 +110,12 @@ impl<'a> Image<'a> {
         Ok(self.entries(directory)?.into_iter().find(|(found, _)| same(found)).map(|(_, extent)| extent))
     }
 
-    /// Names and extents in a directory, without itself and its parent.
+    /// Returns the names and extents in a directory, without itself and its parent.
     fn entries(&self, directory: Extent) -> Result<Vec<(String, Extent)>, ReadError> {
         let mut entries = Vec::new();
         for sector in self.slice(directory)?.chunks(SECTOR) {
             let mut at = 0;
-            // A length of zero: the rest of the sector is empty.
+            // A length of zero means that the rest of the sector is empty.
             while let Some(length) = sector.get(at).map(|l| usize::from(*l)).filter(|l| *l > 0) {
                 let bytes = sector.get(at..at + length).ok_or_else(|| wrong("a directory record crosses a sector's end"))?;
                 let (extent, name) = record(bytes).ok_or_else(|| wrong("a directory record is damaged"))?;
@@ -137,7 +137,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Extent and name of a directory record.
+/// Returns the extent and name of a directory record.
 fn record(bytes: &[u8]) -> Option<(Extent, &[u8])> {
     let flags = *bytes.get(25)?;
     let name = usize::from(*bytes.get(32)?);

@@ -1,4 +1,4 @@
-//! Reads the delivered bytes as a guest does. Used by the simulated guest and by tests; strict, because what a real loader would refuse
+//! Reads the delivered bytes as a guest does. The simulated guest and tests use it. It is strict, because what a real loader would refuse
 //! must not pass here. It shares no code with the writer of the image.
 
 mod delivered;
@@ -20,19 +20,19 @@ use crate::bootstrap::plan::{Kind, PLAN_VERSION, Plan};
 #[derive(Clone)]
 pub struct Payload {
     pub plan: Plan,
-    /// By path in the payload, e.g. `node.json`, `files/containerd.toml`, `secret/kubeadm-join.yaml`.
+    /// The files by their path in the payload, e.g. `node.json`, `files/containerd.toml`, `secret/kubeadm-join.yaml`.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl std::fmt::Debug for Payload {
-    /// Leaves out the contents: they include the join token.
+    /// Omits the contents: they include the join token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Payload").field("machine", &self.plan.machine).field("files", &self.files.keys()).finish()
     }
 }
 
 impl Payload {
-    /// Unpacks user data as cloudbase-init (which unzips it if it is gzipped as a whole) and the loader do.
+    /// Unpacks user data as cloudbase-init and the loader do. cloudbase-init unzips user data that is gzipped as a whole.
     pub fn from_user_data(user_data: &[u8]) -> Result<Self, ReadError> {
         let wrong = |text: &str| ReadError::UserData(text.into());
         let unzipped;
@@ -52,7 +52,7 @@ impl Payload {
         Self::from_files(archive::unpack(&packed)?)
     }
 
-    /// The same from a drive, where the archive is a file beside the loader unless the data is that of another provider.
+    /// Unpacks user data from a drive, where the archive is a file beside the loader unless another provider made the data.
     fn from_drive(user_data: &[u8], archive: Option<&[u8]>) -> Result<Self, ReadError> {
         let digest =
             std::str::from_utf8(user_data).ok().and_then(|text| text.split_once(DIGEST_START)?.1.split_once("'\n")).map(|(digest, _)| digest);
@@ -86,7 +86,7 @@ impl Payload {
         Ok(Self { plan, files })
     }
 
-    /// The bytes that the plan writes to a path on the node, e.g. [`crate::bootstrap::paths::JOIN_CONFIG`].
+    /// Returns the bytes that the plan writes to a path on the node, e.g. [`crate::bootstrap::paths::JOIN_CONFIG`].
     pub fn file(&self, path: &str) -> Option<&[u8]> {
         self.files.get(self.plan.source_of(path)?).map(Vec::as_slice)
     }

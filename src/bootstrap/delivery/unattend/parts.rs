@@ -1,21 +1,21 @@
-//! What answer files for Windows Setup consist of.
+//! The parts of answer files for Windows Setup.
 
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Allowed lengths of a local account's password.
+/// The allowed lengths of a local account's password.
 const PASSWORD: std::ops::RangeInclusive<usize> = 8..=127;
-/// What is expected of a password.
+/// The form that a password must have.
 pub const PASSWORD_RULE: &str =
     "expected 8 to 127 characters in one line; Windows also requires three of: upper-case letters, lower-case letters, digits, other characters";
-/// What is expected of a product key.
+/// The form that a product key must have.
 pub const PRODUCT_KEY_RULE: &str = "expected five groups of five upper-case letters or digits, separated by -";
-/// Windows appends this to a password before it encodes it. That is obfuscation, not encryption.
+/// The text that Windows appends to a password before it encodes it. That is obfuscation, not encryption.
 const PASSWORD_SUFFIX: &str = "AdministratorPassword";
 
-/// The whole file.
+/// Returns the whole file.
 pub fn document(settings: impl IntoIterator<Item = Element>) -> String {
     let root = Element::new("unattend")
         .attribute("xmlns", "urn:schemas-microsoft-com:unattend")
@@ -23,13 +23,13 @@ pub fn document(settings: impl IntoIterator<Item = Element>) -> String {
     format!("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n{}", settings.into_iter().fold(root, Element::with))
 }
 
-/// The component with the languages of the user interface, and of keyboard and formats.
+/// Adds the languages of the user interface, and of keyboard and formats, to a component.
 pub fn languages(component: Element, user_interface: &str, locale: &str) -> Element {
     let settings = [("InputLocale", locale), ("SystemLocale", locale), ("UILanguage", user_interface), ("UserLocale", locale)];
     settings.into_iter().fold(component, |component, (setting, value)| component.with(Element::text(setting, value)))
 }
 
-/// One command for the pass `specialize`.
+/// Returns a command for the pass `specialize`.
 pub fn command(description: &str, path: &str) -> Element {
     Element::component("Microsoft-Windows-Deployment").with(
         Element::new("RunSynchronous").with(
@@ -42,14 +42,14 @@ pub fn command(description: &str, path: &str) -> Element {
     )
 }
 
-/// A command that runs the script at the top of a CD, whose letter is not known in advance. `Path` may have 259 characters.
+/// Returns a command that runs the script at the top of a CD, whose letter is not known in advance. `Path` may have 259 characters.
 pub fn run_from_drive(script: &str, options: &str) -> String {
     format!(
         "cmd.exe /c for %d in (D E F G H I J K L) do if exist %d:\\{script} powershell.exe -NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File %d:\\{script} {options}"
     )
 }
 
-/// The questions of the first start, answered.
+/// Returns the answers to the questions of the first start.
 pub fn first_start(administrator_password: &str) -> Element {
     Element::component("Microsoft-Windows-Shell-Setup")
         .with(
@@ -67,24 +67,24 @@ pub fn first_start(administrator_password: &str) -> Element {
         )
 }
 
-/// The encoding that Windows System Image Manager uses for passwords.
+/// Encodes a password as Windows System Image Manager does.
 pub fn hidden(password: &str) -> String {
     let units = password.encode_utf16().chain(PASSWORD_SUFFIX.encode_utf16());
     STANDARD.encode(units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>())
 }
 
-/// Whether Setup takes it, see [`PASSWORD_RULE`].
+/// Whether Setup accepts the text as a password, see [`PASSWORD_RULE`].
 pub fn is_password(text: &str) -> bool {
     text.chars().all(|c| !c.is_control()) && PASSWORD.contains(&text.encode_utf16().count())
 }
 
-/// Whether it has the form of one, see [`PRODUCT_KEY_RULE`].
+/// Whether the text has the form of a product key, see [`PRODUCT_KEY_RULE`].
 pub fn is_product_key(text: &str) -> bool {
     let group = |group: &str| group.len() == 5 && group.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
     text.split('-').count() == 5 && text.split('-').all(group)
 }
 
-/// An XML element with either children or text: all that an answer file needs.
+/// An XML element with either children or text, which is all that an answer file needs.
 pub struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
@@ -101,12 +101,12 @@ impl Element {
         Self { text: escaped(text), ..Self::new(name) }
     }
 
-    /// What is set in a configuration pass.
+    /// Returns the settings of a configuration pass.
     pub fn pass(name: &'static str) -> Self {
         Self::new("settings").attribute("pass", name)
     }
 
-    /// A Windows component with the identity it has on every 64-bit edition.
+    /// Returns a Windows component with the identity it has on every 64-bit edition.
     pub fn component(name: &'static str) -> Self {
         Self::new("component")
             .attribute("name", name)
@@ -116,7 +116,7 @@ impl Element {
             .attribute("versionScope", "nonSxS")
     }
 
-    /// An entry of a list.
+    /// Returns an entry of a list.
     pub fn item(name: &'static str) -> Self {
         Self::new(name).attribute("wcm:action", "add")
     }

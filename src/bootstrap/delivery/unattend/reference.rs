@@ -1,4 +1,4 @@
-//! Holds answer files against Microsoft's reference for each of their settings. For tests of what writes them.
+//! Checks answer files against Microsoft's reference for each of their settings. For tests of code that writes answer files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +13,28 @@ const IDENTITY: [(&str, &str); 4] =
 
 #[derive(Deserialize)]
 struct Reference {
-    /// Paths of elements that are entries of a list.
+    /// The paths of elements that are entries of a list.
     lists: BTreeSet<String>,
-    /// Settings of each component by their path below it.
+    /// The settings of each component by their path below it.
     components: BTreeMap<String, BTreeMap<String, Setting>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Setting {
-    /// In which Windows reads it.
+    /// The passes in which Windows reads the setting.
     passes: Vec<String>,
     one_of: Option<Vec<String>>,
-    /// Least and most.
+    /// The least and the greatest value.
     integer: Option<(u32, u32)>,
-    /// Most characters.
+    /// The greatest length in characters.
     length: Option<usize>,
 }
 
-/// A setting by pass, component and path. The second entry of a list has `[2]` behind its name.
+/// The settings by pass, component and path. The second entry of a list has `[2]` after its name.
 pub(crate) type Settings = BTreeMap<(String, String, String), String>;
 
-/// The settings of an answer file, and what is wrong with it.
+/// Returns the settings of an answer file, and its faults.
 pub(crate) fn read(xml: &str) -> (Settings, Vec<String>) {
     let reference: Reference = serde_json::from_str(include_str!("reference.json")).unwrap();
     let document = match Document::parse(xml) {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `path` is that of the node in the reference, `place` the one with the numbers of entries.
+    /// Reads the elements below a node. `path` is the node's path in the reference; `place` also has the numbers of list entries.
     fn below(&mut self, node: Node<'_, '_>, path: &str, place: &str) {
         let children: Vec<Node<'_, '_>> = node.children().filter(Node::is_element).collect();
         if children.is_empty() {
@@ -118,7 +118,7 @@ impl Reader<'_> {
         let good = setting.integer.is_none_or(number)
             && setting.one_of.as_ref().is_none_or(|values| values.iter().any(|known| known == value))
             && setting.length.is_none_or(|most| value.encode_utf16().count() <= most)
-            // Setup takes an empty value for an error.
+            // Setup treats an empty value as an error.
             && !value.is_empty();
         if !good {
             self.fault(place, &format!("cannot be {value:?}"));

@@ -1,4 +1,4 @@
-//! The answer file against Microsoft's reference for each of its settings.
+//! Checks the answer file against Microsoft's reference for each of its settings.
 
 use std::process::Command;
 
@@ -60,7 +60,7 @@ fn settings_follow_the_spec() {
 
 #[test]
 fn passwords_are_written_as_windows_writes_them() {
-    // The example in the reference, microsoft-windows-shell-setup-useraccounts-administratorpassword-value.
+    // The expected text is the example in the reference, microsoft-windows-shell-setup-useraccounts-administratorpassword-value.
     assert_eq!(parts::hidden("pw"), "cAB3AEEAZABtAGkAbgBpAHMAdAByAGEAdABvAHIAUABhAHMAcwB3AG8AcgBkAA==");
     let given = text(&password_from("Pa$$w0rd<&>\n"));
     assert!(given.contains(&parts::hidden("Pa$$w0rd<&>")) && !given.contains("-DisableAdministrator"));
@@ -87,7 +87,7 @@ fn values_that_setup_would_refuse_are_refused_and_not_shown() {
     assert!(render(&missing).unwrap_err().to_string().contains("windows/value"));
 }
 
-/// An independent parser, where it is installed.
+/// Parses the answer file with xmllint, an independent parser, where it is installed.
 #[test]
 fn xmllint_takes_it() {
     let directory = tempfile::tempdir().unwrap();

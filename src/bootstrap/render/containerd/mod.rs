@@ -1,4 +1,4 @@
-//! containerd: its `config.toml`, its registries, the command line of its service.
+//! containerd: its `config.toml`, its registries, and the command line of its service.
 
 mod registries;
 
@@ -11,7 +11,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::compat;
 
-/// Windows layers take gigabytes.
+/// The limit for a pull, in minutes. Windows layers take gigabytes.
 const PULL_MINUTES: i32 = 30;
 
 fn table<const N: usize>(pairs: [(&str, Value); N]) -> Table {
@@ -26,7 +26,7 @@ fn text(what: &'static str, document: &Table) -> Result<String, RenderError> {
     toml::to_string(document).map_err(|e| RenderError::Serialize { what, reason: e.to_string() })
 }
 
-/// The user's sandbox image, or the one for this Kubernetes version and Windows release.
+/// Returns the user's sandbox image, or the image for this Kubernetes version and Windows release.
 pub(super) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderError> {
     let given = facts.spec.containerd.sandbox_image.clone();
     let version = facts.kubernetes.to_string();
@@ -37,7 +37,7 @@ pub(super) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderErro
     })
 }
 
-/// Schema 2 for 1.7, 3 for 2.x: containerd migrates an older schema and exits with a newer one.
+/// Returns the configuration: schema 2 for 1.7, 3 for 2.x. containerd migrates an older schema and exits with a newer one.
 pub(super) fn configuration(spec: &Containerd, sandbox_image: &str) -> Table {
     let mut document = Table::new();
     document.insert("version".into(), Value::Integer(if spec.line == ContainerdLine::V1 { 2 } else { 3 }));
@@ -52,12 +52,12 @@ pub(super) fn configuration(spec: &Containerd, sandbox_image: &str) -> Table {
     document
 }
 
-/// `config.toml`.
+/// Returns `config.toml`.
 pub(in crate::bootstrap) fn config_toml(configuration: &Table) -> Result<String, RenderError> {
     text("containerd's configuration", configuration)
 }
 
-/// The CRI plug-in: one in 1.7, two in 2.x.
+/// Returns the CRI plug-in: one in 1.7, two in 2.x.
 fn plugins(spec: &Containerd, sandbox_image: &str) -> Table {
     let sandbox = Value::from(sandbox_image);
     let timeout = Value::from(format!("{}m", spec.pull_progress_timeout_minutes.unwrap_or(PULL_MINUTES)));
@@ -89,10 +89,10 @@ fn plugins(spec: &Containerd, sandbox_image: &str) -> Table {
     }
 }
 
-/// Both handlers in full: containerd replaces a handler that the file names, it does not merge it.
+/// Returns both handlers in full: containerd replaces a handler that the file names, it does not merge it.
 fn handlers(spec: &Containerd) -> Table {
     let scratch = spec.scratch_size_gib.map(|size| ("DefaultContainerScratchSizeInGb".to_owned(), Value::Integer(size.into())));
-    // Keeps environment variables and arguments of containers out of the shim's log.
+    // This option keeps environment variables and arguments of containers out of the shim's log.
     let mut process = table([("ScrubLogs", true.into())]);
     let mut hypervisor = table([("ScrubLogs", true.into()), ("SandboxIsolation", Value::Integer(1)), ("ScaleCpuLimitsToSandbox", true.into())]);
     process.extend(scratch.clone());
@@ -112,7 +112,7 @@ fn handlers(spec: &Containerd) -> Table {
     table([(PROCESS_HANDLER, handler(process, &[])), (HYPER_V_HANDLER, handler(hypervisor, &["io.microsoft.virtualmachine.*"]))])
 }
 
-/// The command line that `containerd --register-service` would store.
+/// Returns the command line that `containerd --register-service` would store.
 pub(in crate::bootstrap) fn command_line() -> String {
     format!(
         r#""{}" --run-service --config "{}" --log-level info --log-file {}\containerd.log"#,

@@ -16,11 +16,11 @@ use crate::bootstrap::secrets::Secrets;
 pub(in crate::bootstrap) struct HostFile {
     pub path: String,
     pub text: String,
-    /// It contains a password or a key.
+    /// Whether the file contains a password or a key.
     pub secret: bool,
 }
 
-/// The directory of a registry. Windows file names have no colon: containerd looks for `host_5000_`.
+/// Returns the directory of a registry. Windows file names have no colon: containerd looks for `host_5000_`.
 fn directory(host: &str) -> String {
     match host.split_once(':') {
         _ if host == "*" => "_default".into(),
@@ -29,7 +29,7 @@ fn directory(host: &str) -> String {
     }
 }
 
-/// The files of these registries, in their order.
+/// Returns the files of these registries, in their order.
 pub(in crate::bootstrap) fn files(registries: &[Registry], secrets: &Secrets) -> Result<Vec<HostFile>, RenderError> {
     let mut files = Vec::new();
     for registry in registries {
@@ -51,17 +51,17 @@ pub(in crate::bootstrap) fn files(registries: &[Registry], secrets: &Secrets) ->
     Ok(files)
 }
 
-/// The file with the CAs of a mirror, beside its `hosts.toml`.
+/// Returns the name of the file with the CAs of a mirror, beside its `hosts.toml`.
 fn ca(number: usize) -> String {
     format!("mirror-{number}-ca.pem")
 }
 
-/// File names of the certificate and the key for a mirror.
+/// Returns the file names of the certificate and the key for a mirror.
 fn pair(number: usize) -> [String; 2] {
     [format!("mirror-{number}-client.pem"), format!("mirror-{number}-client-key.pem")]
 }
 
-/// `hosts.toml`. containerd tries the `host` tables in order, and `server` last.
+/// Returns `hosts.toml`. containerd tries the `host` tables in order, and `server` last.
 fn hosts(registry: &Registry, secrets: &Secrets) -> Result<String, RenderError> {
     let mut document = Table::new();
     let mut mirrors: Vec<(usize, &Mirror)> = registry.mirrors.iter().enumerate().collect();
@@ -91,7 +91,7 @@ fn options(registry: &Registry, number: usize, mirror: &Mirror, secrets: &Secret
     });
     let mut options = table([("capabilities", Value::Array(names.collect()))]);
     if mirror.ca_certificates.is_some() {
-        // Relative to the directory of this file.
+        // The path is relative to the directory of this file.
         options.insert("ca".into(), ca(number).into());
     }
     if mirror.client_certificate.is_some() {
@@ -104,13 +104,13 @@ fn options(registry: &Registry, number: usize, mirror: &Mirror, secrets: &Secret
         options.insert("override_path".into(), true.into());
     }
     if let Some(header) = authorization(registry, mirror, secrets)? {
-        // Not `registry.configs` of config.toml: that is deprecated and selects an older way to pull.
+        // The header is not in `registry.configs` of config.toml, which is deprecated and selects an older way to pull.
         options.insert("header".into(), Value::Table(table([("Authorization", list([header.as_str()]))])));
     }
     Ok(options)
 }
 
-/// The value of the header by RFC 7617.
+/// Returns the value of the header by RFC 7617.
 fn authorization(registry: &Registry, mirror: &Mirror, secrets: &Secrets) -> Result<Option<String>, RenderError> {
     let Some(basic) = &mirror.basic_auth else { return Ok(None) };
     https(registry, mirror)?;
@@ -127,7 +127,7 @@ fn authorization(registry: &Registry, mirror: &Mirror, secrets: &Secrets) -> Res
     Ok(Some(format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))))
 }
 
-/// Certificate and key. If containerd could not read them, it would ignore the whole list of mirrors.
+/// Returns the certificate and the key. If containerd could not read them, it would ignore the whole list of mirrors.
 fn client(registry: &Registry, mirror: &Mirror, secrets: &Secrets) -> Result<Option<(String, String)>, RenderError> {
     let Some(client) = &mirror.client_certificate else { return Ok(None) };
     https(registry, mirror)?;

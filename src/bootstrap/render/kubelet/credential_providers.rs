@@ -1,4 +1,4 @@
-//! `CredentialProviderConfig`: which program the kubelet asks for credentials for which images
+//! `CredentialProviderConfig`: the programs that the kubelet runs to get credentials, each for certain images
 //! (<https://kubernetes.io/docs/reference/config-api/kubelet-config.v1/>). Its version is the same for all supported minors.
 
 use serde::Serialize;
@@ -20,7 +20,7 @@ struct Configuration<'a> {
 #[serde(rename_all = "camelCase")]
 struct Provider<'a> {
     name: &'a str,
-    /// Version of the protocol between the kubelet and the program.
+    /// The version of the protocol between the kubelet and the program.
     api_version: &'static str,
     match_images: &'a [String],
     default_cache_duration: &'a str,
@@ -44,7 +44,7 @@ struct Token<'a> {
     optional_service_account_annotation_keys: &'a [String],
 }
 
-/// The file, if there are credential providers. [`crate::bootstrap::check::lint`] judges its content.
+/// Returns the file, if there are credential providers. [`crate::bootstrap::check::lint`] checks its content.
 pub(in crate::bootstrap) fn credential_providers(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
     let Some(spec) = &facts.spec.kubelet.image_credential_provider else { return Ok(None) };
     let providers: Vec<Provider<'_>> = spec.providers.iter().map(document).collect();

@@ -1,4 +1,4 @@
-//! The kubelet's flags: settings without a field in its configuration, and the users' own. Nothing on Windows reads
+//! The kubelet's flags: settings without a field in its configuration, and the users' own flags. No program on Windows reads
 //! kubeadm-flags.env, so the flags are part of the service's command line.
 
 use crate::api::bootstrap_config::PriorityClass;
@@ -6,7 +6,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 
-/// Longest command line of cmd.exe, which tools that show or edit services use.
+/// The longest command line of cmd.exe, which tools that show or edit services use.
 const COMMAND_LINE: usize = 8191;
 /// The minor from which kube-log-runner rotates its log files.
 const LOG_ROTATION: u32 = 34;
@@ -16,7 +16,7 @@ pub(in crate::bootstrap) fn log_is_rotated(minor: u32) -> bool {
     minor >= LOG_ROTATION
 }
 
-/// Name and value of the flags for kubeadm and for the service.
+/// Returns the name and value of the flags for kubeadm and for the service.
 pub(in crate::bootstrap) fn flags(facts: &BootstrapFacts) -> Vec<(String, String)> {
     let spec = &facts.spec.kubelet;
     let mut flags = Vec::new();
@@ -51,11 +51,11 @@ pub(in crate::bootstrap) fn flags(facts: &BootstrapFacts) -> Vec<(String, String
     flags
 }
 
-/// Flags of the service only: the paths that kubeadm uses.
+/// Returns the flags of the service only: the paths that kubeadm uses.
 fn service_flags() -> [(&'static str, &'static str); 5] {
     [
         ("config", paths::KUBELET_CONFIG),
-        // With the drive: without it the path would be relative to kubelet.conf.
+        // The path includes the drive: without it the path would be relative to kubelet.conf.
         ("cert-dir", paths::KUBELET_PKI),
         ("bootstrap-kubeconfig", paths::BOOTSTRAP_KUBECONFIG),
         ("kubeconfig", paths::KUBELET_KUBECONFIG),
@@ -63,17 +63,17 @@ fn service_flags() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// kube-log-runner writes the log of a Kubernetes program to a file: such programs log to standard error, which a service does not have.
+/// Runs a Kubernetes program in kube-log-runner, which writes its log to a file: such programs log to standard error, which a service lacks.
 pub(in crate::bootstrap) fn log_runner(facts: &BootstrapFacts, file: &str) -> Vec<String> {
     let mut words = vec![paths::LOG_RUNNER.to_owned(), format!("--log-file={file}")];
     if log_is_rotated(facts.kubernetes.minor) {
-        // Files of at most 100 MiB, kept for a week, flushed every 5 s.
+        // The log consists of files of at most 100 MiB, kept for a week, flushed every 5 s.
         words.extend(["--log-file-size=100Mi", "--log-file-age=168h", "--flush-interval=5s"].map(str::to_owned));
     }
     words
 }
 
-/// Command line of the service.
+/// Returns the command line of the service.
 pub(in crate::bootstrap) fn command_line(facts: &BootstrapFacts, flags: &[(String, String)]) -> Result<String, RenderError> {
     let mut words = log_runner(facts, &format!(r"{}\kubelet.log", paths::KUBELET_LOG));
     words.extend([paths::KUBELET.to_owned(), "--windows-service".to_owned()]);

@@ -1,6 +1,6 @@
-//! The kubelet: our fields of the KubeletConfiguration, the users' own, its flags, its service.
+//! The kubelet: our fields of the KubeletConfiguration, the users' own fields, its flags, and its service.
 //!
-//! kubeadm downloads the cluster's configuration, which is made for Linux, and applies our patch: our fields win, the cluster's other
+//! kubeadm downloads the cluster's configuration, which is intended for Linux, and applies our patch: our fields win, the cluster's other
 //! choices stay. The kubelet then applies the users' own fields from its drop-in directory.
 
 mod credential_providers;
@@ -47,7 +47,7 @@ pub(in crate::bootstrap) struct KubeletConfiguration {
     max_pods: u32,
     system_reserved: BTreeMap<&'static str, String>,
     kube_reserved: BTreeMap<&'static str, String>,
-    /// `None` removes the field of the cluster's configuration.
+    /// The eviction thresholds. `None` removes the field of the cluster's configuration.
     eviction_hard: BTreeMap<&'static str, Option<String>>,
     rotate_certificates: bool,
     #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "std::ops::Not::not")]
@@ -64,17 +64,17 @@ pub(in crate::bootstrap) struct KubeletConfiguration {
     shutdown_grace_period: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shutdown_grace_period_critical_pods: Option<&'static str>,
-    /// Fields of the cluster's configuration that a kubelet on Windows must not get: `null` removes them.
+    /// The fields of the cluster's configuration that a kubelet on Windows must not get: `null` removes them.
     #[serde(flatten)]
     reset: BTreeMap<&'static str, ()>,
 }
 
-/// `kubeletconfiguration+strategic.yaml`.
+/// Returns `kubeletconfiguration+strategic.yaml`.
 pub(in crate::bootstrap) fn patch(configuration: &KubeletConfiguration) -> Result<String, RenderError> {
     yaml::document("the kubelet's configuration", configuration)
 }
 
-/// The users' own fields as a drop-in file, if there are any.
+/// Returns the users' own fields as a drop-in file, if there are any.
 pub(in crate::bootstrap) fn drop_in(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -102,7 +102,7 @@ pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> Kube
         api_version: API_VERSION,
         kind: KIND,
         cgroups_per_qos: false,
-        // kubeadm would drop an empty list when it writes the file again.
+        // kubeadm would drop an empty list when it rewrites the file.
         enforce_node_allocatable: ["none"],
         resolv_conf: "",
         container_runtime_endpoint: paths::CRI_SOCKET,
@@ -116,7 +116,7 @@ pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> Kube
         eviction_hard: thresholds(&reserves.eviction_hard),
         rotate_certificates: true,
         server_tls_bootstrap: spec.serving_certificate == ServingCertificate::ClusterSigned,
-        // Lower than the defaults of 85 and 80: a Windows layer takes twice its size while it is unpacked.
+        // The thresholds are lower than the defaults of 85 and 80: a Windows layer takes twice its size while it is unpacked.
         image_gc_high_threshold_percent: 75,
         image_gc_low_threshold_percent: 65,
         enable_system_log_handler: true,
@@ -142,14 +142,14 @@ fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// The taints of a new Node: the user's or the conventional `os=windows`, and Cluster API's own.
+/// Returns the taints of a new Node: the user's taints or the conventional `os=windows`, and Cluster API's own taint.
 pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
     let mut taints = lasting_taints(&facts.spec);
     taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
     taints
 }
 
-/// The labels that the Node registers with.
+/// Returns the labels that the Node registers with.
 pub fn node_labels(spec: &WindowsBootstrapConfigSpec) -> BTreeMap<String, String> {
     let mut labels = spec.kubelet.node_labels.clone();
     if spec.windows.hyper_v_isolation {
@@ -158,7 +158,7 @@ pub fn node_labels(spec: &WindowsBootstrapConfigSpec) -> BTreeMap<String, String
     labels
 }
 
-/// The taints that stay after the Node is initialized.
+/// Returns the taints that stay after the Node is initialized.
 pub fn lasting_taints(spec: &WindowsBootstrapConfigSpec) -> Vec<Taint> {
     let mut taints = spec.kubelet.taints.clone().unwrap_or_else(|| vec![Taint::windows()]);
     taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);

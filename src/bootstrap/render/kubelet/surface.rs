@@ -1,4 +1,4 @@
-//! Fields, flags and feature gates of the kubelet in each minor, and which of them have a meaning on Windows: two data files.
+//! Fields, flags and feature gates of the kubelet in each minor, and which of them have a meaning on Windows, in two data files.
 //!
 //! `surface.json` is generated from the sources of Kubernetes by `e2e/tools/kubelet-surface`; `windows.json` is written by hand.
 
@@ -7,20 +7,20 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// Every field, flag and feature gate, with the minors that have it.
+/// All fields, flags and feature gates, with the minors that have them.
 #[derive(Deserialize)]
 pub(in crate::bootstrap) struct Surface {
-    /// The newest minor whose flags and gates are known; later ones are assumed to have the same.
+    /// The newest minor whose flags and gates are known; later minors are assumed to have the same.
     programs: u32,
     fields: BTreeMap<String, Span>,
     flags: BTreeMap<String, Span>,
-    /// The stage, by the minor from which it applies, e.g. `beta on`, `ga on locked`, `gone`.
+    /// The stages of each gate, by the minor from which they apply, e.g. `beta on`, `ga on locked`, `gone`.
     gates: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 pub(in crate::bootstrap) struct Span {
-    /// `bool`, `int`, `number`, `string`, `duration`, `list`, `map`, `object` or `any`; empty for a flag.
+    /// The type `bool`, `int`, `number`, `string`, `duration`, `list`, `map`, `object` or `any`; empty for a flag.
     #[serde(default, rename = "type")]
     pub kind: String,
     since: u32,
@@ -30,9 +30,9 @@ pub(in crate::bootstrap) struct Span {
 /// Whether a name exists in a minor.
 pub(in crate::bootstrap) enum Known<'a> {
     Here(&'a Span),
-    /// It exists from that minor on.
+    /// The name exists from that minor on.
     Later(u32),
-    /// It existed until that minor.
+    /// The name existed until that minor.
     Earlier(u32),
     Never,
 }
@@ -45,24 +45,24 @@ pub(in crate::bootstrap) struct Gate {
     pub deprecated: bool,
 }
 
-/// What is special on Windows.
+/// The particularities of Windows.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::bootstrap) struct Windows {
-    /// Fields without effect, and why.
+    /// The fields without effect, and the reason.
     pub linux_only: BTreeMap<String, String>,
-    /// Fields that need the gate WindowsCPUAndMemoryAffinity.
+    /// The fields that need the gate WindowsCPUAndMemoryAffinity.
     pub resource_managers: Vec<String>,
-    /// Fields that hold a path on the node.
+    /// The fields that hold a path on the node.
     pub paths: Vec<String>,
-    /// Gates for things that only Linux has.
+    /// The gates for things that only Linux has.
     pub quota_gates: Vec<String>,
-    /// Fields that CAPW or kubeadm sets, and what to use instead.
+    /// The fields that CAPW or kubeadm sets, and what to use instead.
     pub owned_fields: BTreeMap<String, String>,
     pub owned_flags: BTreeMap<String, String>,
-    /// Flags of older versions, and their replacements.
+    /// The flags of older versions, and their replacements.
     pub removed_flags: BTreeMap<String, String>,
-    /// Fields of the cluster's configuration for Linux that stop or mislead a kubelet on Windows.
+    /// The fields of the cluster's configuration for Linux that stop or mislead a kubelet on Windows.
     reset_fields: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub(in crate::bootstrap) fn windows() -> Option<&'static Windows> {
     WINDOWS.as_ref()
 }
 
-/// The fields that our patch removes from the cluster's configuration in that minor.
+/// Returns the fields that our patch removes from the cluster's configuration in that minor.
 pub(in crate::bootstrap) fn reset_fields(minor: u32) -> Vec<&'static str> {
     let (Some(surface), Some(windows)) = (surface(), windows()) else { return Vec::new() };
     let here = |field: &&str| matches!(surface.field(field, minor), Known::Here(_));
@@ -95,23 +95,23 @@ fn find<'a>(spans: &'a BTreeMap<String, Span>, name: &str, minor: u32) -> Known<
 }
 
 impl Surface {
-    /// A field of the KubeletConfiguration by its path, e.g. `logging.format`.
+    /// Looks up a field of the KubeletConfiguration by its path, e.g. `logging.format`.
     pub fn field(&self, path: &str, minor: u32) -> Known<'_> {
         find(&self.fields, path, minor)
     }
 
-    /// A flag of the kubelet on Windows.
+    /// Looks up a flag of the kubelet on Windows.
     pub fn flag(&self, name: &str, minor: u32) -> Known<'_> {
         find(&self.flags, name, minor.min(self.programs))
     }
 
-    /// The field with the same name as a flag.
+    /// Returns the field with the same name as a flag.
     pub fn field_of_flag(&self, flag: &str) -> Option<&str> {
         let plain = flag.replace('-', "");
         self.fields.keys().find(|field| field.to_lowercase() == plain).map(String::as_str)
     }
 
-    /// The gate in that minor; `Err` if it does not exist there.
+    /// Returns the gate in that minor; `Err` if it does not exist there.
     pub fn gate(&self, name: &str, minor: u32) -> Result<Gate, Known<'_>> {
         let stages = self.gates.get(name).ok_or(Known::Never)?;
         let stages: Vec<(u32, &str)> = stages.iter().filter_map(|(since, stage)| Some((since.parse().ok()?, stage.as_str()))).collect();

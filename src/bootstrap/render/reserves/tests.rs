@@ -1,4 +1,4 @@
-//! The formula as a table, beside those of AKS, EKS, GKE and Karpenter; `docs/reserves.md` has the same table.
+//! The formula as a table, beside the formulas of AKS, EKS, GKE and Karpenter; `docs/reserves.md` has the same table.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn kept(r: &Reserves) -> u64 {
 
 /// The reserves of other providers: memory in MiB including the eviction threshold, and CPU in millicores where known.
 mod peers {
-    /// Share of each part of the memory: up to 4, 8, 16, 128 GiB and above, in MiB.
+    /// Sums a share of each tier of the memory: up to 4, 8, 16, 128 GiB and above, in MiB.
     fn tiers(mib: u64) -> u64 {
         let mut below = 0;
         let mut sum = 0;
@@ -38,7 +38,7 @@ mod peers {
         sum
     }
 
-    /// From Kubernetes 1.29: 20 MB for each pod and 50 MB, at most a quarter; 2 GB for Windows; 100Mi of eviction.
+    /// AKS from Kubernetes 1.29: 20 MB for each pod and 50 MB, at most a quarter; 2 GB for Windows; 100Mi of eviction.
     /// <https://learn.microsoft.com/en-us/azure/aks/node-resource-reservations>
     pub fn aks(mib: u64, pods: u64) -> u64 {
         (20 * pods + 50).min(mib / 4) + 2048 + 100
@@ -59,7 +59,7 @@ mod peers {
         11 * pods + 255 + 100
     }
 
-    /// 6% of the first processor, 1% of the second, half a percent of the third and fourth, a quarter percent of the rest.
+    /// GKE: 6% of the first processor, 1% of the second, half a percent of the third and fourth, a quarter percent of the rest.
     pub fn gke_cpu(cpus: u64) -> u64 {
         let parts = [(1, 6000), (1, 1000), (2, 500), (u64::MAX, 250)];
         let mut left = cpus;
@@ -180,7 +180,7 @@ fn every_field_can_be_given_alone() {
         let given = reserves(&facts).unwrap();
         assert_eq!(seen(&given), wanted, "{name}");
         assert_ne!(seen(&computed), wanted, "{name}: the example is what is computed anyway");
-        // The others keep value and calculation, unless they depend on this one.
+        // The other amounts keep value and calculation, unless they depend on this one.
         let said: Vec<&str> = given.terms.iter().filter(|t| t.how.starts_with("given by spec.")).map(|t| t.name.as_str()).collect();
         assert_eq!(said, [name]);
         assert_eq!(given.eviction_hard.len(), 3, "a kubelet takes those that are missing as 0");
@@ -225,7 +225,7 @@ fn the_arithmetic_is_shown() {
     insta::assert_snapshot!(explain(&facts, &reserves(&facts).unwrap()));
 }
 
-/// One line of the table in `docs/reserves.md`.
+/// Returns one line of the table in `docs/reserves.md`.
 fn compared(cpus: u32, gib: u64, pods: i32) -> String {
     let mib = gib << 10;
     let pods_u = u64::try_from(pods).unwrap();
@@ -270,7 +270,7 @@ proptest! {
                 let left = r.terms.iter().find(|t| t.name == "allocatable memory").unwrap();
                 prop_assert_eq!(&left.value, &format!("{}Mi", mib - kept(&r)));
             }
-            // Only machines that are too small for a Windows node.
+            // Only machines that are too small for a Windows node fail.
             Err(error) => prop_assert!(error.to_string().contains("spec.memory") && mib < 16 << 10, "{}", error),
         }
     }

@@ -1,42 +1,42 @@
-//! Calls: of commands that Windows PowerShell 5.1 has, with the parameters that they have there, and of functions of our own.
+//! Checks calls: of commands and parameters that Windows PowerShell 5.1 has, and of our own functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Parameter, World, assigned, parameters, script_name};
 use powershell_reader::{Fault, Kind, Node};
 
-/// Common parameters of every cmdlet that we use.
+/// The common parameters of every cmdlet that we use.
 const COMMON: [&str; 1] = ["ErrorAction"];
 
-/// Extract of PSScriptAnalyzer's list: the commands that the scripts use, with their parameters.
+/// Returns an extract of PSScriptAnalyzer's list: the commands that the scripts use, with their parameters.
 pub(super) fn commands() -> BTreeMap<String, BTreeSet<String>> {
     let data: serde_json::Value = serde_json::from_str(include_str!("../commands-5.1.json")).unwrap();
     serde_json::from_value(data["commands"].clone()).unwrap()
 }
 
-/// A command that is called by name.
+/// A call of a command by name.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub name: &'a str,
     pub line: usize,
-    /// Names of parameters, those of a table that is splatted included, and whether a value was joined to them.
+    /// The names of the parameters, including those of a splatted table, and whether a value was joined to each.
     pub options: Vec<(String, bool)>,
     pub arguments: Vec<&'a Node>,
     splatted: bool,
-    /// What is set in the function that it stands in, in lower case.
+    /// The variables that are set in the enclosing function, in lower case.
     variables: BTreeSet<String>,
-    /// It stands in the body of an `if`.
+    /// Whether the call stands in the body of an `if`.
     conditional: bool,
 }
 
-/// All calls in a script.
+/// Returns all calls in a script.
 pub(super) fn calls(tree: &Node) -> Vec<Call<'_>> {
     let mut found = Vec::new();
     collect(tree, tree, false, &mut found);
     found
 }
 
-/// `scope` is the function, or the script, that the node belongs to.
+/// Collects the calls below a node. `scope` is the function, or the script, that contains the node.
 fn collect<'a>(node: &'a Node, scope: &'a Node, conditional: bool, found: &mut Vec<Call<'a>>) {
     let scope = if matches!(node.kind, Kind::Function(_)) { node } else { scope };
     if node.kind == Kind::Command(false) {
@@ -72,7 +72,7 @@ fn variables(scope: &Node) -> BTreeSet<String> {
     own.chain(assigned(scope, false).into_iter().map(|(name, _)| name)).chain(automatic).collect()
 }
 
-/// What is put into the table with that name.
+/// Returns the keys of the table with that name.
 fn keys(scope: &Node, table: &str) -> Vec<String> {
     let is_table = |node: &Node| matches!(&node.kind, Kind::Variable(name) if name.eq_ignore_ascii_case(table));
     let mut found = Vec::new();
@@ -90,8 +90,8 @@ fn keys(scope: &Node, table: &str) -> Vec<String> {
     found
 }
 
-/// Calls of what is neither a command of 5.1 nor a function here, and parameters that it does not have. A function that another world
-/// has may be called on a condition.
+/// Finds calls of names that are neither a command of 5.1 nor a function here, and parameters that the called command does not have.
+/// A conditional call may name a function of another world.
 pub(super) fn strangers(world: &World<'_>, everywhere: &World<'_>, more: &[&str]) -> Vec<(String, Fault)> {
     let (commands, functions, elsewhere) = (commands(), world.functions(), everywhere.functions());
     let globals = world.globals();
@@ -119,7 +119,7 @@ pub(super) fn strangers(world: &World<'_>, everywhere: &World<'_>, more: &[&str]
     found
 }
 
-/// Words that a command is given and that are the name of one of its parameters, or of a variable.
+/// Finds word arguments that equal the name of one of the command's parameters, or of a variable: a dash or a dollar is missing.
 fn words(call: &Call<'_>, parameters: &BTreeSet<String>, globals: &BTreeSet<String>) -> Vec<String> {
     let words = call.arguments.iter().filter(|argument| matches!(argument.kind, Kind::Word(_))).filter_map(|word| word.constant());
     let missing = words.filter_map(|word| {
@@ -133,13 +133,13 @@ fn words(call: &Call<'_>, parameters: &BTreeSet<String>, globals: &BTreeSet<Stri
     missing.collect()
 }
 
-/// Names of commands that `Get-Command` looks for.
+/// Returns the names of the commands that a `Get-Command` call looks up.
 fn asked<'a>(call: &Call<'a>) -> Vec<&'a str> {
     let arguments = call.arguments.iter().filter(|argument| call.name == "Get-Command" && matches!(argument.kind, Kind::Constant(_)));
     arguments.filter_map(|argument| argument.constant()).collect()
 }
 
-/// What is wrong with the call of a function of our own: they take no common parameters.
+/// Finds faults in the call of one of our own functions, which take no common parameters.
 fn own(call: &Call<'_>, parameters: &[Parameter]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut free: Vec<&Parameter> = parameters.iter().filter(|parameter| !parameter.switch).collect();
@@ -165,7 +165,7 @@ fn own(call: &Call<'_>, parameters: &[Parameter]) -> Vec<String> {
     wrong
 }
 
-/// `& path -Option`: a script of ours has the parameters that it is given.
+/// Checks calls of the form `& path -Option`: our scripts must have the parameters that the caller passes.
 pub(super) fn started(tree: &Node, scripts: &BTreeMap<String, Vec<Parameter>>) -> Vec<Fault> {
     let mut wrong = Vec::new();
     for command in tree.all().into_iter().filter(|node| node.kind == Kind::Command(true)) {

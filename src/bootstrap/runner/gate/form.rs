@@ -1,4 +1,4 @@
-//! What is wrong with the form of one text, whatever else there is.
+//! Checks the syntax and style of a single text, without knowledge of other scripts.
 
 use powershell_reader::{Dialect, Fault, Kind, Node, PART, parse};
 
@@ -52,26 +52,26 @@ fn text_of(node: &Node) -> &str {
     }
 }
 
-/// The constants that are taken for regular expressions.
+/// Returns the constants that PowerShell treats as regular expressions.
 fn patterns<'a>(operators: &[String], node: &'a Node) -> Vec<&'a str> {
     let takes = |operator: &str| ["match", "notmatch", "replace", "split"].contains(&operator.trim_start_matches(['c', 'i']));
     let operands = operators.iter().zip(node.children.iter().skip(1)).filter(|(operator, _)| takes(operator)).map(|(_, operand)| operand);
     operands.filter_map(|operand| if operand.kind == Kind::List { operand.child(0)?.constant() } else { operand.constant() }).collect()
 }
 
-/// What the engine here cannot do and that of .NET can, has no place in the scripts.
+/// Whether our regex engine accepts the pattern. The scripts must not use patterns that only .NET supports.
 fn is_pattern(text: &str) -> bool {
     regex::Regex::new(text).is_ok()
 }
 
-/// `(… | …).Count`.
+/// Whether the node has the form `(… | …).Count`.
 fn counts_a_pipeline(node: &Node) -> bool {
     let count = node.child(1).and_then(|name| name.constant()) == Some("Count");
     let inner = node.child(0).filter(|target| target.kind == Kind::Paren).and_then(|target| target.child(0));
     count && inner.is_some_and(|inner| matches!(inner.kind, Kind::Pipeline | Kind::Command(_)))
 }
 
-/// `for (…; …; …)`: it has more than a condition and a body.
+/// Whether the loop has the form `for (…; …; …)`: more than a condition and a body.
 fn counts(node: &Node) -> bool {
     matches!(node.kind, Kind::Loop(_)) && node.children.len() > 2
 }
@@ -84,7 +84,7 @@ fn is_plain(text: &str) -> bool {
     !text.chars().any(|c| c.is_control() || matches!(c, '"' | '\'' | '$' | '`'))
 }
 
-/// `"$Item.id"`, `"($found.id)"`, `"($found[0])"`.
+/// Whether a text has the form `"$Item.id"`, `"($found.id)"` or `"($found[0])"`.
 fn names_a_member(text: &str, node: &Node) -> bool {
     let mut before = None;
     let mut parts = node.children.iter();

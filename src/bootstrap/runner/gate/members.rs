@@ -1,4 +1,4 @@
-//! Types and members of .NET, and fields of plans: a name that nothing has is null, or under strict mode the end of the script.
+//! Checks types and members of .NET, and fields of plans: an unknown name is null, or ends the script under strict mode.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,16 @@ use super::plan::Fields;
 use super::world::World;
 use powershell_reader::{Access, Fault, Kind, Node, is_in_drive, unqualified};
 
-/// What the scripts use, as it is documented.
+/// The documented names that the scripts use.
 #[derive(Deserialize)]
 pub(super) struct Names {
-    /// Types with their static members.
+    /// The types with their static members.
     pub types: BTreeMap<String, BTreeSet<String>>,
-    /// Members of objects, whatever their type.
+    /// The members of objects of any type.
     pub members: BTreeSet<String>,
-    /// Fields that are read by `Get-Field`, or in other fields.
+    /// The fields that `Get-Field` reads, or that are read in other fields.
     pub fields: BTreeSet<String>,
-    /// Variables of the environment.
+    /// The environment variables.
     pub environment: BTreeSet<String>,
 }
 
@@ -38,7 +38,7 @@ impl Names {
     }
 }
 
-/// A name where it is used.
+/// A name, by how it is used.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 pub(super) enum Name {
     Type(String),
@@ -49,7 +49,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// A field is read by its name, or like any member.
+    /// Returns a field as a member: scripts can also read it as `$object.name`.
     pub fn as_member(&self) -> Self {
         match self {
             Name::Field(name) => Name::Member(name.clone()),
@@ -58,7 +58,7 @@ impl Name {
     }
 }
 
-/// All names that a script uses, with their lines.
+/// Returns all names that a script uses, with their lines.
 pub(super) fn names(tree: &Node) -> Vec<(Name, usize)> {
     let mut found = Vec::new();
     for node in tree.all() {
@@ -87,18 +87,18 @@ pub(super) fn names(tree: &Node) -> Vec<(Name, usize)> {
     found
 }
 
-/// Without the brackets of an array.
+/// Returns a type without the brackets of an array.
 fn plain_type(text: &str) -> String {
     text.trim_end_matches("[]").to_owned()
 }
 
-/// Keys of the tables that the scripts make.
+/// Returns the keys of the tables that the scripts create.
 pub(super) fn keys(world: &World<'_>) -> BTreeSet<String> {
     let keys = world.nodes().filter(|(_, node)| node.kind == Kind::Entry).filter_map(|(_, entry)| entry.child(0)?.constant().map(str::to_owned));
     keys.collect()
 }
 
-/// Names that are not in the list.
+/// Finds names that are not in the list.
 pub(super) fn unknown(everywhere: &World<'_>, list: &Names, fields: &Fields) -> Vec<(String, Fault)> {
     let keys = keys(everywhere);
     let mut faults = Vec::new();
@@ -122,7 +122,7 @@ pub(super) fn unknown(everywhere: &World<'_>, list: &Names, fields: &Fields) -> 
     faults
 }
 
-/// Fields of objects whose form is known: `$Plan`, `$Item` in the functions of a kind, and objects that the scripts make.
+/// Finds missing fields of objects with a known form: `$Plan`, `$Item` in the functions of a kind, and objects that the scripts create.
 pub(super) fn missing_fields(world: &World<'_>, fields: &Fields) -> Vec<(String, Fault)> {
     let made = made(world);
     let mut faults = Vec::new();
@@ -152,7 +152,7 @@ pub(super) fn missing_fields(world: &World<'_>, fields: &Fields) -> Vec<(String,
     faults
 }
 
-/// Fields of `$Item` that an item of that function's kind does not have, or not always.
+/// Finds fields of `$Item` that items of the function's kind lack, or do not always have.
 fn items(function: &Node, name: &str, fields: &Fields) -> Vec<(usize, String)> {
     let untyped = |child: &Node| child.kind == Kind::Parameter("Item".to_owned()) && child.children.is_empty();
     if !function.children.iter().any(untyped) {
@@ -182,7 +182,7 @@ fn items(function: &Node, name: &str, fields: &Fields) -> Vec<(usize, String)> {
     wrong
 }
 
-/// Variables of the scripts that hold nothing but objects made by `New-Object PSObject -Property @{ … }`, with their fields.
+/// Returns the variables of the scripts that hold only objects created by `New-Object PSObject -Property @{ … }`, with their fields.
 fn made(world: &World<'_>) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
     let globals = world.globals();

@@ -1,5 +1,5 @@
-//! The gate for PowerShell: every text that is run as a script is read as PowerShell reads it, and what it calls, uses and sets is
-//! held against what there is. Not proof that Windows does what is meant; proof that a slip of a name or brace is found.
+//! The gate for PowerShell: parses every script as PowerShell does, and checks what it calls, uses and sets against lists of known
+//! names. The gate does not prove that Windows does what is meant, but it finds a slip of a name or brace.
 
 mod calls;
 mod form;
@@ -22,11 +22,11 @@ use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 use crate::bootstrap::delivery::windows_setup::USER_DATA;
 
 const LOADER: &str = include_str!("../loader.ps1");
-/// What people run on a Windows of theirs: docs/windows-proof.md.
+/// The script that people run on their own Windows: docs/windows-proof.md.
 const PROVE: &str = include_str!("../prove.ps1");
-/// What an installation that is to become an image runs.
+/// The script that runs in an installation that becomes an image.
 const INSTALL: &str = include_str!("../../../image/install.ps1");
-/// Commands of Pester, and those that only the tests beside the scripts use.
+/// The commands of Pester, and those that only the tests beside the scripts use.
 const PESTER: [&str; 10] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach", "Trace-Command"];
 
 pub(super) fn scripts() -> Vec<(&'static str, &'static str)> {
@@ -37,14 +37,14 @@ fn sources() -> Vec<Source> {
     scripts().into_iter().map(|(name, text)| Source::new(name, text)).collect()
 }
 
-/// Names of the functions in the scripts.
+/// Returns the names of the functions in the scripts.
 pub(super) fn defined() -> BTreeSet<String> {
     let sources = sources();
     let all = World { sources: sources.iter().collect() };
     all.functions().into_keys().collect()
 }
 
-/// Everything but the form, which has to be good before.
+/// Finds all slips except those of syntax, which must be valid before.
 fn slips(sources: &[Source], names: &Names, fields: &Fields) -> Vec<(String, Fault)> {
     let everywhere = World { sources: sources.iter().collect() };
     let mut found = members::unknown(&everywhere, names, fields);
@@ -130,7 +130,7 @@ fn every_form_that_windows_refuses_is_found() {
     }
 }
 
-/// A script that is good; each of these changes is a slip.
+/// A valid script; each of the changes below introduces a slip.
 const GOOD: &str = r#"param([string] $Path)
 $limit = 5
 $State = New-Object PSObject -Property @{ boots = $limit }

@@ -11,15 +11,15 @@ use crate::bootstrap::runner::examples::{kinds, named_scripts};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
     pub always: BTreeSet<String>,
-    /// Left out where they say nothing.
+    /// The fields that are omitted when they hold their default.
     pub optional: BTreeSet<String>,
 }
 
 pub(super) struct Fields {
     pub plan: BTreeSet<String>,
-    /// By the middle of a function's name, e.g. `fileitem`, `clockscript`.
+    /// The shapes by the second part of a function's name, e.g. `fileitem`, `clockscript`.
     shapes: BTreeMap<String, Shape>,
-    /// Of an item whose kind is not known.
+    /// The shape of an item of unknown kind.
     any: Shape,
     limits: BTreeSet<String>,
 }
@@ -47,12 +47,12 @@ impl Fields {
         Self { plan: names(&serde_json::to_value(plan).unwrap()), shapes, any, limits: limit_names }
     }
 
-    /// A field of anything in a plan.
+    /// Whether any object of a plan has the field.
     pub fn has(&self, name: &str) -> bool {
         [&self.plan, &self.limits, &self.any.always, &self.any.optional].iter().any(|names| names.contains(name))
     }
 
-    /// Of the item that a function is given.
+    /// Returns the shape of the item that a function receives.
     pub fn of_function(&self, name: &str) -> &Shape {
         let kind = name.split_once('-').map_or("", |(_, kind)| kind).to_lowercase();
         self.shapes.get(&kind).unwrap_or(&self.any)
@@ -63,7 +63,7 @@ fn names(value: &Value) -> BTreeSet<String> {
     value.as_object().unwrap().keys().cloned().collect()
 }
 
-/// What an item of that kind has: a field without which it can still be read is left out at times.
+/// Returns the fields of an item of that kind. A field is optional if the item can be deserialized without it.
 fn shape(kind: &Value) -> Shape {
     let mut item = json!({ "id": "x", "code": 18, "seconds": 1, "attempts": 1, "unless": { "file": "x" }, "optional": true });
     item.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());

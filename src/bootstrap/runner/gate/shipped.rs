@@ -1,4 +1,4 @@
-//! Texts beside the scripts themselves: what is rendered around them, what starts them, pages and tests.
+//! Checks the texts around the scripts: user data, the commands that start the scripts, documentation pages, and tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::bootstrap::{facts::BootstrapFacts, render, sample};
 /// Commands that only pages show.
 pub(super) const ON_PAGES: [&str; 1] = ["Get-Volume"];
 
-/// The tests beside the scripts, and what they start from, for those who have PowerShell.
+/// Returns the Pester tests beside the scripts and their helper scripts. Only people with PowerShell run them.
 fn pester() -> Vec<(String, String)> {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bootstrap/runner");
     let shipped: BTreeSet<&str> = scripts().into_iter().map(|(name, _)| name).collect();
@@ -47,7 +47,7 @@ fn the_tests_for_pester_are_windows_powershell() {
     }
 }
 
-/// What pages tell people to type: the checklist for images, and blocks of PowerShell.
+/// Checks the commands that pages tell people to type: the checklist for images, and blocks of PowerShell.
 #[test]
 fn pages_show_windows_powershell() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -76,7 +76,7 @@ fn pages_show_windows_powershell() {
     assert!(ON_PAGES.iter().all(|command| called.contains(*command)), "ON_PAGES names what no page shows");
 }
 
-/// An ordinary machine, and one with everything that can be asked for.
+/// Returns an ordinary machine and a machine with every setting, each for two channels.
 fn machines() -> Vec<BootstrapFacts> {
     let mut found = Vec::new();
     for facts in [sample::facts(), sample::full()] {
@@ -98,7 +98,7 @@ fn user_data_is_windows_powershell() {
     }
 }
 
-/// Programs are started by plans and by Windows Setup: `powershell.exe … -File SCRIPT -Parameter value`.
+/// Plans and Windows Setup start programs in this form: `powershell.exe … -File SCRIPT -Parameter value`.
 #[test]
 fn scripts_are_started_with_parameters_that_they_have() {
     let signatures: BTreeMap<String, Vec<Parameter>> =

@@ -1,4 +1,4 @@
-//! Variables: under strict mode one that was never set ends the script.
+//! Checks variables: under strict mode, reading a variable that was never set ends the script.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::calls::commands;
 use super::world::{World, assigned, parameters, targets};
 use powershell_reader::{Fault, Kind, Node, is_in_drive, unqualified};
 
-/// What PowerShell sets by itself. In lower case.
+/// The variables that PowerShell sets automatically, in lower case.
 const AUTOMATIC: [&str; 16] = [
     "true",
     "false",
@@ -26,7 +26,7 @@ const AUTOMATIC: [&str; 16] = [
     "progresspreference",
 ];
 
-/// Variables that are used and not set before, and those of functions that are set and never used.
+/// Finds variables that are used before they are set, and variables of functions that are set and never used.
 pub(super) fn faults(world: &World<'_>) -> Vec<(String, Fault)> {
     let globals = world.globals();
     let mut faults = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn faults(world: &World<'_>) -> Vec<(String, Fault)> {
     faults
 }
 
-/// Variables of scripts that none of them reads.
+/// Finds variables of scripts that no script reads.
 pub(super) fn idle(everywhere: &World<'_>) -> Vec<(String, Fault)> {
     let used: BTreeSet<String> = everywhere.sources.iter().flat_map(|source| read(&source.tree)).collect();
     let mut faults = Vec::new();
@@ -56,8 +56,8 @@ pub(super) fn idle(everywhere: &World<'_>) -> Vec<(String, Fault)> {
     faults
 }
 
-/// For the tests beside the scripts, whose blocks see each other's variables: what is set nowhere. A test gets the entries of a table
-/// as variables, a filter of a mock the parameters of its command.
+/// Finds variables that are set nowhere, in the tests beside the scripts, whose blocks see each other's variables. A test gets the
+/// entries of a table as variables, and a filter of a mock gets the parameters of its command.
 pub(super) fn never_set(world: &World<'_>) -> Vec<(String, Fault)> {
     let mut known = world.globals();
     known.extend(AUTOMATIC.iter().chain(&["_", "this", "testdrive"]).map(|name| (*name).to_owned()));
@@ -86,19 +86,19 @@ fn fault(node: &Node, what: String) -> Fault {
     Fault { line: node.line, what }
 }
 
-/// What is set at a place of a script.
+/// The variables that are set at a place in a script.
 struct Scope<'a> {
     known: BTreeSet<String>,
     globals: &'a BTreeSet<String>,
-    /// It runs when everything outside of functions is set.
+    /// Whether the code is in a function, which runs when everything outside of functions is set.
     in_function: bool,
-    /// There is a `$_`.
+    /// Whether `$_` is set.
     current: bool,
     faults: Vec<Fault>,
 }
 
 impl Scope<'_> {
-    /// In the order in which it runs.
+    /// Reads the nodes in the order in which they run.
     fn read(&mut self, node: &Node) {
         match &node.kind {
             Kind::Function(_) => {
@@ -164,7 +164,7 @@ impl Scope<'_> {
     }
 }
 
-/// Parameters and variables of a function that nothing in it reads. `$Item` is what every item's function is given.
+/// Finds parameters and variables of a function that nothing in the function reads. Every item's function receives `$Item`.
 fn unused(function: &Node) -> Vec<Fault> {
     let read = read(function);
     let parameters = parameters(function).into_iter().map(|parameter| (parameter.name.to_lowercase(), function));
@@ -173,7 +173,7 @@ fn unused(function: &Node) -> Vec<Fault> {
     idle.map(|(name, node)| fault(node, format!("${name} is never used"))).collect()
 }
 
-/// Names without scope, in lower case, of the variables that something reads.
+/// Returns the names, without scope and in lower case, of the variables that the node reads.
 fn read(node: &Node) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let (target, rest) = match (&node.kind, node.children.as_slice()) {

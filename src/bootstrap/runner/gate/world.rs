@@ -1,4 +1,4 @@
-//! Scripts that run together: one that is started, and those that it reads into itself.
+//! Scripts that run together: a script that is started, and the scripts that it reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +10,29 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Its form must be good.
+    /// Parses a script, whose syntax must be valid.
     pub fn new(name: &str, text: &str) -> Self {
         let tree = parse(text, Dialect::Windows).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         Self { name: name.to_owned(), tree }
     }
 }
 
-/// What a function or a script takes.
+/// A parameter of a function or a script.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub name: String,
-    /// It takes no value.
+    /// Whether the parameter takes no value.
     pub switch: bool,
-    /// It has a default.
+    /// Whether the parameter has a default.
     pub optional: bool,
 }
 
-/// The script that is started comes first.
+/// The scripts that run together. The script that is started comes first.
 pub(super) struct World<'a> {
     pub sources: Vec<&'a Source>,
 }
 
-/// One for each script that no other reads into itself.
+/// Returns one world for each script that no other script reads.
 pub(super) fn worlds(sources: &[Source]) -> Vec<World<'_>> {
     let read: BTreeSet<String> = sources.iter().flat_map(|source| parts(&source.tree)).collect();
     let roots = sources.iter().filter(|source| !read.contains(&source.name));
@@ -55,13 +55,13 @@ pub(super) fn world<'a>(root: &'a Source, sources: &'a [Source]) -> World<'a> {
     World { sources: found }
 }
 
-/// Names of the scripts that are read by `. "$PSScriptRoot\name.ps1"`.
+/// Returns the names of the scripts that are read by `. "$PSScriptRoot\name.ps1"`.
 fn parts(tree: &Node) -> Vec<String> {
     let sourced = tree.all().into_iter().filter(|node| node.kind == Kind::Command(true) && node.children.len() == 1);
     sourced.filter_map(|command| script_name(command.child(0)?)).collect()
 }
 
-/// The name of the script whose path this is.
+/// Returns the name of the script with this path.
 pub(super) fn script_name(path: &Node) -> Option<String> {
     let texts = path.all().into_iter().filter_map(|node| match &node.kind {
         Kind::Expandable(text) | Kind::Constant(text) | Kind::Word(text) => Some(text.clone()),
@@ -76,7 +76,7 @@ impl World<'_> {
         self.sources.iter().flat_map(|source| source.tree.all().into_iter().map(|node| (source.name.as_str(), node)))
     }
 
-    /// By name.
+    /// Returns the parameters of each function, by name.
     pub fn functions(&self) -> BTreeMap<String, Vec<Parameter>> {
         let function = |node: &Node| match &node.kind {
             Kind::Function(name) => Some((name.clone(), parameters(node))),
@@ -85,7 +85,7 @@ impl World<'_> {
         self.nodes().filter_map(|(_, node)| function(node)).collect()
     }
 
-    /// Variables that every function sees: those of the scripts themselves, and what functions put there. In lower case.
+    /// Returns the variables that every function sees, in lower case: the scripts' own, and those that functions put into their scope.
     pub fn globals(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for source in &self.sources {
@@ -98,7 +98,7 @@ impl World<'_> {
     }
 }
 
-/// Of a function, or of a whole script.
+/// Returns the parameters of a function, or of a whole script.
 pub(super) fn parameters(node: &Node) -> Vec<Parameter> {
     let block = node.children.last().filter(|_| matches!(node.kind, Kind::Function(_))).map_or(&[][..], |block| block.children.as_slice());
     let parameter = |node: &Node| {
@@ -110,7 +110,7 @@ pub(super) fn parameters(node: &Node) -> Vec<Parameter> {
     node.children.iter().chain(block).filter_map(parameter).collect()
 }
 
-/// Names in lower case, with their scope, and the nodes that assign to them; those in functions too, if they are asked for.
+/// Returns the assigned names in lower case, with their scope, and the nodes that assign to them; `functions` includes those in functions.
 pub(super) fn assigned(node: &Node, functions: bool) -> Vec<(String, &Node)> {
     let mut found = Vec::new();
     let target = match &node.kind {
@@ -126,7 +126,7 @@ pub(super) fn assigned(node: &Node, functions: bool) -> Vec<(String, &Node)> {
     found
 }
 
-/// The variables among the targets of an assignment.
+/// Returns the variables among the targets of an assignment.
 pub(super) fn targets(target: &Node) -> Vec<&str> {
     match &target.kind {
         Kind::Variable(name) => vec![name],

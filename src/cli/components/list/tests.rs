@@ -1,4 +1,4 @@
-//! `capw components list` as a person calls it.
+//! Tests of `capw components list` as a person calls it.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn what_capw_brings_to_windows_nodes_is_listed_too() {
     assert_eq!((&agnhost["usedBy"], &agnhost["digest"]), (&json!(["MachineDeployment flannel"]), &Value::Null));
     assert_eq!(kube_proxy["address"], "https://dl.k8s.io/release/v1.36.3/bin/windows/amd64/kube-proxy.exe");
     assert!(kube_proxy["digest"].as_str().unwrap().starts_with("sha256:1f0e") && is_success(code), "{text}");
-    // Without the downloads the same programs have to be in the image.
+    // Without the downloads, the image must contain the same programs.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("flannel.yaml");
     let manifest = fs::read_to_string(sample("flannel.yaml")).unwrap();
@@ -83,7 +83,7 @@ fn what_capw_brings_to_windows_nodes_is_listed_too() {
     }
 }
 
-/// Two versions of Kubernetes are two downloads, and a program that both take is listed once.
+/// Two versions of Kubernetes are two downloads, and a program that both need is listed once.
 #[test]
 fn what_differs_is_listed_for_each_that_asks() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@ fn pools_of_both_kinds_are_listed() {
     }
 }
 
-/// A MachineDeployment may have our configurations on machines of another provider, and another's configurations may have the same name.
+/// A MachineDeployment may use our configurations with another provider's machines, and another provider's configurations may have the same name.
 #[test]
 fn objects_of_other_providers_are_none_of_ours() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn objects_of_other_providers_are_none_of_ours() {
     );
 }
 
-/// The same objects are read from the management cluster, without the copies that single machines have.
+/// The same objects are read from the management cluster, without the copies of single machines.
 #[tokio::test]
 async fn objects_come_from_the_management_cluster_or_from_files() {
     let pool: Value = serde_saphyr::from_multiple(&fs::read_to_string(sample("standalone.yaml")).unwrap()).unwrap().remove(1);
@@ -182,7 +182,7 @@ async fn objects_come_from_the_management_cluster_or_from_files() {
     let (printed, _) = list(&["-f", &sample("standalone.yaml")]).unwrap();
     let lab = in_namespace("lab", &pool);
     assert_eq!(answered("namespaces/lab/", Some("lab"), &[], std::slice::from_ref(&lab)).await.unwrap(), printed);
-    // The same names in two namespaces are two pools, and a namespace without configurations is none of ours.
+    // The same name in two namespaces is two pools, and a namespace without configurations is ignored.
     let all = answered("", None, &["-A"], &[lab, in_namespace("shop", &pool)]).await.unwrap();
     let pause = all.lines().find(|line| line.starts_with("registry  pause ")).unwrap();
     assert!(pause.ends_with("  WindowsNodePool lab/windows, WindowsNodePool shop/windows"), "{all}");

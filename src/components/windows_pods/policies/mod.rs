@@ -1,5 +1,5 @@
-//! Admission policies that find pods for Windows nodes that cannot work there (pure). The API server judges by them itself when a pod, or what makes
-//! pods, is written; CAPW is not asked, and need not run.
+//! Admission policies that detect pods that cannot work on Windows nodes (pure). The API server evaluates them when a client writes a pod or an
+//! object from which pods are created; CAPW need not run for this.
 //! <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>
 
 mod rules;
@@ -16,32 +16,32 @@ const API: &str = "admissionregistration.k8s.io";
 pub const POLICY: Listing = Listing::new(API, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies");
 pub const BINDING: Listing = Listing::new(API, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
 
-/// Which objects a policy judges.
+/// The objects to which a policy applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
-    /// New pods, and containers that are added to look into a pod.
+    /// New pods, and ephemeral containers that are added to a pod.
     Pods,
-    /// What people write and pods are made of. ReplicaSets are not among them: Deployments make them.
+    /// Objects with pod templates that people write. ReplicaSets are not included, because Deployments create them.
     Workloads,
 }
 
-/// A policy, and the binding of the same name that says what comes of it.
+/// A policy, and the binding of the same name with the actions.
 struct Policy {
     name: &'static str,
     subject: Subject,
-    /// It has the rules of these.
+    /// The policy has the rules with these effects.
     effects: &'static [Effect],
-    /// What comes of it.
+    /// The actions if a rule is broken.
     actions: Actions,
 }
 
-/// What an API server does about an object that breaks a rule.
+/// The reaction of an API server to an object that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Actions {
-    /// It warns.
+    /// The API server warns.
     Warn,
-    /// It warns, and writes it into the audit log, or, where CAPW is asked to, refuses the object. One policy alone may have its broken rules in
-    /// the audit log: API servers keep one for each request, and complain in their own log of each further one.
+    /// The API server warns and writes to the audit log, or denies the object if the user chose that. Only one policy may write its broken rules to
+    /// the audit log: API servers keep one such entry per request, and log an error for each further entry.
     /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go>
     /// (`publishValidationFailureAnnotation`)
     WarnOrDeny,
@@ -53,7 +53,7 @@ const POLICIES: [Policy; 3] = [
     Policy { name: "capw-windows-workloads", subject: Subject::Workloads, effects: &[Effect::Fails, Effect::Ignored], actions: Actions::Warn },
 ];
 
-/// The policies and their bindings, in the order in which they have to be applied.
+/// Returns the policies and their bindings, in the order in which they must be applied.
 pub fn objects(validation: ValidationMode) -> Vec<Value> {
     let denies = match validation {
         ValidationMode::Off => return Vec::new(),
@@ -63,7 +63,7 @@ pub fn objects(validation: ValidationMode) -> Vec<Value> {
     POLICIES.iter().flat_map(|policy| [policy.object(), policy.binding(denies)]).collect()
 }
 
-/// The names of the policies, and of their bindings.
+/// The names of the policies, which are also the names of their bindings.
 pub fn names() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().map(|policy| policy.name)
 }
@@ -102,9 +102,9 @@ impl Policy {
     }
 }
 
-/// True where nothing is wrong.
+/// Returns an expression that is true if the rule is kept.
 fn expression(rule: &Rule) -> String {
-    // What a pod is cannot be changed when a container is added to it.
+    // Adding a container to a pod cannot change the pod's own fields.
     let pod = rule.of_pod.map(|wrong| format!("!variables.isDebugged && ({wrong})"));
     let containers = rule.of_container.map(|wrong| format!("variables.containers.exists(c, {wrong})"));
     match (pod, containers) {
@@ -125,7 +125,7 @@ impl Subject {
         }
     }
 
-    /// The pod, or the template of pods. Without types: those of containers and containers for looking into a pod differ, and of API servers too.
+    /// The pod, or the pod template, untyped: containers and ephemeral containers have different types, and so do different API servers.
     fn template(self) -> &'static str {
         match self {
             Self::Pods => "dyn(object)",
@@ -134,9 +134,9 @@ impl Subject {
     }
 
     fn conditions(self) -> Value {
-        // Conditions have no variables: one that is named by a list of one stands for it.
+        // Conditions have no variables; `exists` on a list of one element names the pod instead.
         let is_for_windows = json!({"name": "is-for-windows", "expression": format!("[({}).spec].exists(pod, {IS_FOR_WINDOWS})", self.template())});
-        // Controllers write annotations and finalizers. A generation does not tell: that of a Deployment counts its annotations too.
+        // Controllers write annotations and finalizers. The generation is no help: a Deployment's generation also counts changes of annotations.
         let is_changed = json!({"name": "is-changed", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"});
         match self {
             Self::Pods => json!([is_for_windows]),

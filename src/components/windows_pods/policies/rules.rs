@@ -1,46 +1,46 @@
-//! What pods cannot have on Windows nodes, each thing once, in the language of admission policies (CEL).
+//! The fields that pods cannot have on Windows nodes, in the language of admission policies (CEL).
 //!
-//! Only what every API server since 1.30 has is used: optional fields, `exists`, `startsWith`, `lowerAscii`.
-//! What the API server refuses whatever a pod says of its system is left to it: HostProcess containers beside others, or without `hostNetwork`.
+//! The rules use only features that every API server since 1.30 has: optional fields, `exists`, `startsWith`, `lowerAscii`.
+//! They skip errors that the API server refuses for any OS: HostProcess containers beside others, or without `hostNetwork`.
 //! <https://kubernetes.io/docs/concepts/windows/intro/#compatibility-v1-pod>
 
-/// What comes of a field on Windows nodes.
+/// The effect of a field on Windows nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// No node can run the pod, or give it what it asks of the node.
+    /// No node can run the pod, or provide what the pod requests from the node.
     Fails,
-    /// The field is ignored, or one is missing that would help: the pod may run well all the same.
+    /// The field is ignored, or a useful field is missing: the pod may still run well.
     Ignored,
 }
 
-/// A thing that a pod for Windows should not have.
+/// A condition that a pod for Windows should avoid.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     pub id: &'static str,
     pub effect: Effect,
-    /// True where it is wrong with the pod itself.
+    /// An expression that is true if the pod itself breaks the rule.
     pub of_pod: Option<&'static str>,
-    /// True where it is wrong with the container `c`.
+    /// An expression that is true if the container `c` breaks the rule.
     pub of_container: Option<&'static str>,
-    /// The field, why it is wrong, and what to do.
+    /// The field, the problem, and the remedy.
     pub message: &'static str,
 }
 
-/// Names that the expressions of rules may use, each made of those before it. `variables.template` is the pod, or the template of pods.
+/// Names for the expressions of rules. Each may use the names before it. `variables.template` is the pod, or the pod template.
 pub const VARIABLES: [(&str, &str); 9] = [
     ("pod", "variables.template.spec"),
     ("annotations", "variables.template.?metadata.?annotations.orValue({})"),
     ("security", "variables.pod.?securityContext.orValue({})"),
     ("os", "variables.pod.?os.?name.orValue('')"),
     ("selected", "variables.pod.?nodeSelector[?'kubernetes.io/os'].orValue('')"),
-    // A pod that is there already gets one more container, to look into it.
+    // An ephemeral container is being added to an existing pod, for debugging.
     ("isDebugged", "request.?subResource.orValue('') == 'ephemeralcontainers'"),
     (
         "containers",
         "variables.isDebugged ? variables.pod.?ephemeralContainers.orValue([]) : variables.pod.containers + variables.pod.?initContainers.orValue([])",
     ),
     ("userName", "variables.security.?windowsOptions.?runAsUserName.orValue('')"),
-    // All containers of a pod are processes of the host, or none.
+    // Either all containers of a pod are processes of the host, or none.
     (
         "isHostProcess",
         "variables.security.?windowsOptions.?hostProcess.orValue(false) || \

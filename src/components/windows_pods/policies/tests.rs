@@ -1,11 +1,11 @@
-//! The rules against pods that break them. The story *Windows policies* has a real API server judge the same ones.
+//! Tests the rules with pods that break them. In the story *Windows policies*, a real API server evaluates the same pods.
 
 use std::collections::BTreeSet;
 
 use crate::api::cluster::WindowsCluster;
 use crate::components::windows_pods::policies::*;
 
-/// An API server cuts longer warnings where a request has many.
+/// An API server truncates longer warnings if a request causes many.
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go>
 const LONGEST_WARNING: usize = 256;
 
@@ -16,7 +16,7 @@ fn expected() -> Vec<(String, BTreeSet<String>)> {
     pods.iter().map(|pod| (text(pod, "/metadata/name"), broken(pod))).collect()
 }
 
-/// The API server takes most fields for Linux only from a pod that does not say that it is for Windows.
+/// The API server reserves most of these fields for Linux only if a pod states that it is for Windows.
 #[test]
 fn each_bad_pod_breaks_one_rule_and_each_rule_has_a_bad_pod() {
     let (good, bad): (Vec<_>, Vec<_>) = expected().into_iter().partition(|(_, broken)| broken.is_empty());
@@ -64,7 +64,7 @@ fn no_warning_is_cut() {
     }
 }
 
-/// API servers since Kubernetes 1.30 have these; what came later, none of them may be asked.
+/// API servers since Kubernetes 1.30 have these functions; no expression may use newer ones.
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/cel/environment/base.go>
 #[test]
 fn old_api_servers_know_all_functions() {
@@ -75,7 +75,7 @@ fn old_api_servers_know_all_functions() {
     assert_eq!(called.collect::<BTreeSet<_>>(), known.into_iter().collect());
 }
 
-/// The story holds the warning on the page against a real one.
+/// The story compares the warning on the page with the warning of a real API server.
 #[test]
 fn the_page_about_pods_shows_how_pods_are_refused() {
     let page = include_str!("../../../../docs/pods.md");

@@ -1,4 +1,4 @@
-//! The messages of a drain. The same state gives the same text at every look: each change is a write.
+//! The messages of a drain. The same state gives the same text in every pass, because each change is a write.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,9 +8,9 @@ use jiff::Timestamp;
 
 use super::{EXCLUDE_ANNOTATION, Left, ObservedNode, Victim};
 
-/// Names in one list; of more, only the number is told.
+/// The most names in one list; for further names, the message has only the number.
 const NAMED: usize = 3;
-/// Different refusals that are told.
+/// The most different refusals in a message.
 const REFUSALS: usize = 5;
 
 pub fn progress(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> String {
@@ -84,7 +84,7 @@ fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-/// In whole seconds, as the API server tells times.
+/// Formats a time in whole seconds, as the API server does.
 fn at(since: Timestamp, after: Duration) -> String {
     let second = since.as_second().saturating_add(i64::try_from(after.as_secs()).unwrap_or(i64::MAX));
     Timestamp::from_second(second).map(|t| t.to_string()).unwrap_or_default()

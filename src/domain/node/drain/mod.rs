@@ -1,4 +1,4 @@
-//! Drains a Node before its machine goes: cordon, evict, wait. In standalone pools; under Cluster API, core does it.
+//! Drains a Node before its machine is removed: cordon, evict, wait. In standalone pools only; under Cluster API, core does it.
 //!
 //! The rules are those of `kubectl drain` and of core's Machine controller (`docs/design/cluster-api.md#draining`), with one addition: Windows pods
 //! that hang in termination (kubernetes-sigs/cluster-api#12304) are deleted by force after a while.
@@ -22,19 +22,19 @@ use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::Drain;
 
-/// On a machine: its Node is not drained (the annotation of core, on the WindowsMachine).
+/// An annotation of core, on the WindowsMachine: its Node is not drained.
 pub const EXCLUDE_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
-/// Grace period, in seconds, of pods on an unreachable Node: no kubelet is there to take longer.
+/// The grace period, in seconds, of pods on an unreachable Node: no kubelet would use a longer one.
 const GRACE_UNREACHABLE: u32 = 1;
-/// Shortest and longest time between two looks; core takes the longest always.
+/// The shortest and longest time between two checks; core always uses the longest.
 const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
 
-/// When a drain ends though pods are left.
+/// When a drain ends although pods are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// After that time the machine goes with what is left; `None`: it waits forever.
+    /// The time after which the machine is removed although pods are left; `None`: never.
     pub whole: Option<Duration>,
-    /// So long after the end of its grace period, a pod that is still there is deleted by force; `None`: never.
+    /// The time from the end of a pod's grace period until the pod is deleted by force; `None`: never.
     pub hung: Option<Duration>,
 }
 
@@ -45,42 +45,42 @@ impl Limits {
     }
 }
 
-/// A Node and what is on it.
+/// A Node, its pods, and the state of its drain.
 pub struct ObservedNode<'a> {
     pub node: &'a Node,
-    /// All pods on it; `None` before they are listed.
+    /// All pods on the Node; `None` before they are listed.
     pub pods: Option<&'a [PodOnNode]>,
     /// See [`since`].
     pub since: Timestamp,
-    /// Since when each pod is seen to end, by UID and our own clock; those that are not in it were told just now.
+    /// When each pod was first observed to terminate, by UID and our own clock. For pods that are not in the map, that is now.
     pub endings: &'a HashMap<String, Timestamp>,
     pub limits: Limits,
     /// See [`EXCLUDE_ANNOTATION`].
     pub excluded: bool,
 }
 
-/// What to do next.
+/// The next step of a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainStep {
-    /// No further pod may come.
+    /// Cordon the Node, so that it gets no further pods.
     Cordon,
-    /// The pods on the Node must be known.
+    /// List the pods on the Node.
     List,
-    /// These are asked to leave, all of them at every look: which ones may, the API server knows. `grace` in seconds goes before their own.
+    /// Evict these pods, all of them in every pass: the API server knows which may be evicted. `grace`, in seconds, overrides their own.
     Evict {
         pods: Vec<Victim>,
         grace: Option<u32>,
     },
-    /// These have not ended in time and are deleted by force.
+    /// Delete these pods by force, because they have not ended in time.
     Force(Vec<Victim>),
     Wait,
-    /// Nothing is left that must be waited for.
+    /// The drain is complete: no pod or volume is left to wait for.
     Done,
-    /// The machine goes with what is left.
+    /// The machine is removed with what is left.
     GiveUp,
 }
 
-/// One pod, and no other one of its name.
+/// One pod, identified by its UID too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Victim {
     pub namespace: String,
@@ -94,7 +94,7 @@ impl std::fmt::Display for Victim {
     }
 }
 
-/// A step, what it leaves to wait for, and when to requeue if the Node does not change before.
+/// A step, what is left to wait for, and when to requeue if the Node does not change before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub step: DrainStep,
@@ -102,24 +102,24 @@ pub struct Plan {
     pub requeue_after: Duration,
 }
 
-/// What a drain waits for. Sorted, so that the same pods are the same words.
+/// The pods and volumes that a drain waits for. Sorted, so that the same pods give the same message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// They run, and are asked to leave.
+    /// The running pods, which are evicted.
     pub evicted: Vec<Victim>,
-    /// They end, within their grace period.
+    /// The pods that terminate within their grace period.
     pub ending: Vec<Victim>,
-    /// Their grace period is over, and they are still there.
+    /// The pods that still exist after their grace period.
     pub hung: Vec<Victim>,
-    /// They are left to finish by themselves, as their label says.
+    /// The pods that may finish, as their label requires.
     pub completing: Vec<Victim>,
-    /// No controller makes these again elsewhere.
+    /// The pods that no controller recreates elsewhere.
     pub without_controller: Vec<Victim>,
-    /// No pod is left, but these volumes are attached.
+    /// The volumes that are still attached although no pod is left.
     pub volumes: Vec<String>,
 }
 
-/// The next step. Nothing is asked to leave before the Node is cordoned.
+/// Returns the next step. No pod is evicted before the Node is cordoned.
 pub fn decide(s: &ObservedNode<'_>, now: Timestamp) -> Plan {
     let spent = elapsed(s.since, now);
     let plan = |step: DrainStep, left: Left| Plan { step, left, requeue_after: POLL.0 };
@@ -173,7 +173,7 @@ pub fn decide(s: &ObservedNode<'_>, now: Timestamp) -> Plan {
     };
     let end = s.limits.whole.map(|whole| whole.saturating_sub(spent));
     let usual = (spent / 4).clamp(POLL.0, POLL.1);
-    // A pod whose hour has come is not looked at before it has had time to go.
+    // A pod that is deleted by force now gets time to end before the next check.
     let next = [end, next_hung.filter(|after| !after.is_zero())].into_iter().flatten().fold(usual, Duration::min);
     Plan { step, left, requeue_after: next }
 }
@@ -190,7 +190,7 @@ impl Left {
     }
 }
 
-/// What is reported while a drain lasts. `refused`: the answers of the API server to evictions that it refused.
+/// Returns the conditions during a drain. `refused`: the API server's answers to refused evictions.
 pub fn conditions(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> [Desired; 2] {
     let words = messages::progress(s, left, refused);
     [
@@ -199,28 +199,28 @@ pub fn conditions(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, 
     ]
 }
 
-/// Whether its Node is not drained, as the annotation says.
+/// Whether the annotation excludes the machine's Node from draining.
 pub fn is_excluded(object: &WindowsMachine) -> bool {
     object.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(EXCLUDE_ANNOTATION))
 }
 
-/// Since when the Node of a machine is in the way of its removal, by our own clock.
+/// Returns when the Node of a machine began to delay its removal, by our own clock.
 pub fn since(object: &WindowsMachine, now: Timestamp) -> Timestamp {
     let noted = object.status.as_ref().and_then(|status| status.draining_since.as_ref());
     noted.map_or(now, |since| since.0)
 }
 
-/// Whether the time for the drain has passed: then the machine goes even if its Node cannot be reached.
+/// Whether the time for the drain has passed: then the machine is removed even if its Node cannot be reached.
 pub fn is_over(object: &WindowsMachine, limits: &Limits, now: Timestamp) -> bool {
     is_excluded(object) || limits.whole.is_some_and(|whole| elapsed(since(object, now), now) >= whole)
 }
 
-/// Why a drain ends though pods may be left.
+/// Returns why a drain ends although pods may be left.
 pub fn given_up(s: &ObservedNode<'_>) -> String {
     messages::given_up(s)
 }
 
-/// Its kubelet has not reported for a while: what is on it will not go by itself.
+/// Whether the kubelet has not reported for a while: then its pods do not end without help.
 fn is_unreachable(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|c| c.type_ == "Ready" && c.status == "Unknown")

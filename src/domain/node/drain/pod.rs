@@ -1,4 +1,4 @@
-//! How one pod stands in the way of a drain.
+//! How one pod affects a drain.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::Victim;
 use crate::api::capi::DRAIN_LABEL;
 
-/// On the API server's picture of a static pod.
+/// The annotation of a mirror pod, which represents a static pod in the API server.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// This long after its grace period, a pod on an unreachable Node is no longer waited for (as core does).
+/// The time after its grace period when a pod on an unreachable Node is no longer waited for (as in core).
 const GONE_WITH_ITS_NODE: Duration = Duration::from_secs(1);
-/// A kubelet may be so late before a pod is said to hang.
+/// The delay that a kubelet may have before its pod counts as hung.
 const LATE: Duration = Duration::from_secs(5);
 
-/// A pod, of which nothing is decoded or kept but what a drain reads: how large it is, its API server decides.
+/// A pod with only the fields that a drain reads, because the API server decides how large a pod is.
 #[derive(Clone, Debug, Deserialize, Serialize, Resource)]
 #[resource(inherit = Pod)]
 pub struct PodOnNode {
@@ -48,7 +48,7 @@ pub struct PodStatus {
     pub phase: Option<String>,
 }
 
-/// The metadata without what no rule of this file reads.
+/// Decodes only the metadata that the rules of this file read.
 fn needed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut meta = ObjectMeta::deserialize(deserializer)?;
     for (entries, read) in [(&mut meta.labels, DRAIN_LABEL), (&mut meta.annotations, MIRROR_ANNOTATION)] {
@@ -58,23 +58,24 @@ fn needed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::E
     Ok(ObjectMeta { managed_fields: None, finalizers: None, ..meta })
 }
 
-/// How a pod stands.
+/// The state of a pod in a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// It goes with its Node and is not waited for.
+    /// The pod ends with its Node, and the drain does not wait for it.
     Stays,
     Runs,
-    /// It was told to end.
+    /// The pod was deleted and is terminating.
     Ends,
-    /// It should have ended. `force_in`: it is deleted by force after that time, zero: now; `None`: never.
+    /// The pod should have ended. It is deleted by force after `force_in`, at once if that is zero, never if that is `None`.
     Hangs {
         force_in: Option<Duration>,
     },
-    /// It is left to finish.
+    /// The drain waits until the pod finishes.
     Completes,
 }
 
-/// `ending`: so long it is seen to end. The API server writes when its grace period ends, by another clock than ours.
+/// Returns the state of a pod. `ending`: how long ago it was first observed to terminate. The API server stores the end of its grace period by
+/// another clock than ours.
 pub fn stand(pod: &PodOnNode, hung: Option<Duration>, unreachable: bool, ending: Duration) -> Stand {
     let drain = pod.metadata.labels.as_ref().and_then(|l| l.get(DRAIN_LABEL)).map(|value| value.replacen('-', "", 1).to_lowercase());
     if is_finished(pod) || is_mirror(pod) || is_of_daemon_set(pod) || drain.as_deref() == Some("skip") {
@@ -89,7 +90,7 @@ pub fn stand(pod: &PodOnNode, hung: Option<Duration>, unreachable: bool, ending:
     let due = hung.map(|hung| hung.saturating_sub(late));
     match due {
         _ if unreachable && late > GONE_WITH_ITS_NODE => Stand::Stays,
-        // Deleted by force already: only a finalizer keeps the object.
+        // The pod was already deleted by force: only a finalizer keeps the object.
         Some(due) if forced && due.is_zero() => Stand::Stays,
         _ if late > LATE || due.is_some_and(|due| due.is_zero()) => Stand::Hangs { force_in: due },
         _ => Stand::Ends,
@@ -101,12 +102,12 @@ pub fn victim(pod: &PodOnNode) -> Option<Victim> {
     Some(Victim { namespace: meta.namespace.clone()?, name: meta.name.clone()?, uid: meta.uid.clone()? })
 }
 
-/// No controller makes it again elsewhere.
+/// Whether no controller recreates the pod elsewhere.
 pub fn is_without_controller(pod: &PodOnNode) -> bool {
     controller(pod).is_none()
 }
 
-/// Volumes of a pod that stays are never detached.
+/// Whether an unfinished pod holds volumes, which are not detached while the pod stays.
 pub fn holds_volumes(pod: &PodOnNode) -> bool {
     let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
     !is_finished(pod) && volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
@@ -120,7 +121,7 @@ fn is_mirror(pod: &PodOnNode) -> bool {
     pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_ANNOTATION))
 }
 
-/// They tolerate a cordoned Node, and would be made again at once.
+/// Pods of a DaemonSet tolerate a cordoned Node, and would be recreated at once.
 fn is_of_daemon_set(pod: &PodOnNode) -> bool {
     controller(pod) == Some("DaemonSet")
 }

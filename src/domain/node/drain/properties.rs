@@ -1,11 +1,11 @@
-//! What holds whatever is on a Node and whatever the API server answers.
+//! Properties of a drain for any pods on a Node and any answers of the API server.
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::domain::node::drain::*;
 
-/// What a pod is and how it behaves.
+/// The properties and the behaviour of a pod.
 #[derive(Clone, Debug)]
 struct Kind {
     owner: Option<&'static str>,
@@ -13,9 +13,9 @@ struct Kind {
     phase: &'static str,
     label: Option<&'static str>,
     grace: i64,
-    /// Looks at which its budget says no.
+    /// The number of evictions that its budget refuses.
     refusals: u32,
-    /// It does not end when told so.
+    /// The pod does not end when it is deleted.
     hangs: bool,
     finalizer: bool,
 }
@@ -44,7 +44,7 @@ impl World {
         Self { now, node: serde_json::from_value(node).unwrap(), pods, complete_at: now + SignedDuration::from_secs(3_000) }
     }
 
-    /// The API server and the kubelet, for that long.
+    /// Simulates the API server and the kubelet for that long.
     fn pass(&mut self, time: Duration) {
         self.now += SignedDuration::try_from(time).unwrap();
         let (now, complete) = (self.now, self.now >= self.complete_at);
@@ -95,7 +95,7 @@ fn made(n: usize, kind: &Kind) -> PodOnNode {
     .unwrap()
 }
 
-/// Runs a drain to its end; gives how it ended and how long it took.
+/// Runs a drain to its end; returns how it ended and how long it took.
 fn run(world: &mut World, limits: Limits) -> (DrainStep, Duration) {
     let (since, mut endings) = (world.now, HashMap::new());
     for _ in 0..20_000 {

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use crate::api::capi::DRAIN_LABEL;
 use crate::domain::node::drain::*;
 
-/// When the removal was asked for.
+/// When the removal was requested.
 const SINCE: i64 = 1_767_225_600;
 
 fn at(second: i64) -> Timestamp {
@@ -25,7 +25,7 @@ fn pod(name: &str, patch: Value) -> PodOnNode {
     serde_json::from_value(value).unwrap()
 }
 
-/// Told to end, its grace period over at that second.
+/// A terminating pod whose grace period is over at that second.
 fn ending(name: &str, second: i64, grace: i64) -> PodOnNode {
     pod(name, json!({"metadata": {"deletionTimestamp": at(second).to_string(), "deletionGracePeriodSeconds": grace}}))
 }
@@ -40,7 +40,7 @@ fn look(node: &Node, pods: Option<&[PodOnNode]>, limits: Limits, second: i64) ->
     decide(&ObservedNode { node, pods, endings: &endings, since: at(0), limits, excluded: false }, at(second))
 }
 
-/// When pods were told to end, as one who was there saw it.
+/// When the pods were deleted, as an observer would have recorded it.
 fn told(pods: &[PodOnNode]) -> HashMap<String, Timestamp> {
     let told = |pod: &PodOnNode| {
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
@@ -154,7 +154,7 @@ fn on_an_unreachable_node_no_pod_has_long() {
     let DrainStep::Evict { grace, .. } = look(&node("Unknown", true), Some(&pods), limits(0, 300), 60).step else { panic!() };
     assert_eq!(grace, Some(1));
     assert_eq!(look(&node("Unknown", true), Some(&[ending("a", 0, 1)]), limits(0, 300), 60).step, DrainStep::Done);
-    // A kubelet that reports trouble is there, and its pods end.
+    // A kubelet that reports a problem still works, and its pods end.
     assert_eq!(look(&node("False", true), Some(&[ending("a", 59, 1)]), limits(0, 300), 60).step, DrainStep::Wait);
 }
 

@@ -98,7 +98,7 @@ async fn a_refusal_of_the_wrong_form_is_told_as_such() {
     assert!(matches!(result, Err(RpcError::Protocol(_))), "{result:?}");
 }
 
-/// libvirtd's worker begins a stream before it answers the call, and its event loop sends what is there to be read at once.
+/// libvirtd's worker begins a stream before it answers the call, and its event loop sends the readable data at once.
 #[tokio::test]
 async fn a_download_is_whole_in_whatever_order_it_comes() {
     const ANSWER: u32 = 1;

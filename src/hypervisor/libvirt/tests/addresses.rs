@@ -1,5 +1,5 @@
-//! The addresses of guests. Networks of libvirt need rights that this daemon has not, and the guest is a boot sector: what a network has leased,
-//! and what an agent says, is played.
+//! The addresses of guests. libvirt's networks need rights that this daemon does not have, and the guest is a boot sector: the leases of a
+//! network and the answers of an agent are simulated.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::vm::MacAddress;
 const INTERFACE_ADDRESSES: u32 = 353;
 const LEASES: u32 = 0;
 
-/// As the daemon answers about one interface.
+/// Builds the daemon's answer about one interface.
 fn interface(addresses: &[&str]) -> Encoder {
     let start = Encoder::default().u32(1).text("vnet0").optional_text(Some("02:00:00:00:00:01")).u32(u32::try_from(addresses.len()).unwrap());
     addresses.iter().fold(start, |answer, address| answer.u32(0).text(address).u32(24))
@@ -61,7 +61,7 @@ async fn what_a_network_has_leased_is_listed_and_seen() {
     within("a guest that restarts is asked for again", DEADLINE, again).await;
 }
 
-/// The daemon itself: no network, so no lease, and no agent.
+/// The real daemon has no network, so no lease, and no agent.
 #[tokio::test]
 async fn a_guest_without_a_lease_has_no_address_and_costs_one_question() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

@@ -1,4 +1,4 @@
-//! The words of guests by the QEMU guest agent. The daemon and QEMU are real; the agent is played, since the guest is a boot sector.
+//! The reports of guests through the QEMU guest agent. The daemon and QEMU are real; the agent is simulated, since the guest is a boot sector.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::hypervisor::libvirt::rpc::QEMU;
 use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::{Decoder, Encoder};
 
-/// An agent with one file, as QEMU's own answers.
+/// An agent with one file, which answers like QEMU's own agent.
 #[derive(Default)]
 struct Agent {
     file: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Something between driver and daemon, which answers some calls itself.
+//! A proxy between driver and daemon, which answers some calls itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::hypervisor::libvirt::xdr::{Decoder, Encoder};
 
 /// The answer to a call.
 pub enum Answer {
-    /// That of the daemon.
+    /// The answer of the daemon.
     Real,
     Played(Encoder),
-    /// A code of libvirt's errors, and its text.
+    /// A refusal with a code of libvirt's errors, and its text.
     Refused(u32, &'static str),
 }
 
-/// Gets program, procedure and arguments of each call.
+/// Returns the answer to a call, by its program, procedure and arguments.
 pub type Script = Arc<dyn Fn(u32, u32, &[u8]) -> Answer + Send + Sync>;
 
 pub struct Between {
@@ -48,7 +48,7 @@ impl Between {
     }
 }
 
-/// One message, with its header.
+/// Reads one message, with its header.
 async fn next(reader: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     let length = reader.read_u32().await.ok()?;
     let mut whole = length.to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! What is looked at before a machine is made.
+//! The checks before a machine is created.
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::Encoder;
 use crate::vm::{Nic, SeedKind};
 
-/// Procedures of libvirt's protocol.
+/// The procedures of libvirt's protocol.
 const SPACE: u32 = 87;
 const CAPABILITIES: u32 = 342;
 const DOWNLOAD: u32 = 209;
@@ -37,7 +37,7 @@ async fn a_host_is_asked_once_for_many_machines() {
     }
 }
 
-/// Whether a daemon has KVM depends on the machine, so what it says of that is played.
+/// Whether a daemon has KVM depends on the test machine, so the daemon's answer about KVM is simulated.
 #[tokio::test]
 async fn a_host_that_runs_no_vm_as_it_should_answers_and_is_unfit_until_it_does() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -60,7 +60,7 @@ async fn a_host_that_runs_no_vm_as_it_should_answers_and_is_unfit_until_it_does(
     assert_eq!(driver.describe().await.unwrap().unfit, None);
 }
 
-/// The daemon has what Windows needs, so what it lacks is played.
+/// The daemon has everything that Windows needs, so missing features are simulated.
 #[tokio::test]
 async fn what_a_host_lacks_is_told_before_anything_is_made() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -110,12 +110,12 @@ async fn what_a_host_lacks_is_told_before_anything_is_made() {
     }
 }
 
-/// Capabilities without a part.
+/// Answers with capabilities that lack a part.
 fn played(called: u32, part: &str) -> Answer {
     if called == CAPABILITIES { Answer::Played(Encoder::default().text(&FULL.replace(part, ""))) } else { Answer::Real }
 }
 
-/// A pool with that many bytes free.
+/// Answers for a pool with that many bytes free.
 fn free(called: u32, bytes: u64) -> Answer {
     if called == SPACE { Answer::Played(Encoder::default().u32(2).u64(9 << 30).u64(9 << 20).u64(bytes)) } else { Answer::Real }
 }
@@ -152,7 +152,7 @@ async fn a_system_disk_that_is_too_small_for_its_image_is_refused() {
     );
 }
 
-/// Disks as Windows is installed by each firmware, as files that QEMU's own program has made.
+/// The disks of a Windows that was installed with each firmware, in files from QEMU's own program.
 #[tokio::test]
 async fn the_firmware_that_an_image_starts_by_is_read_where_that_is_allowed() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

@@ -1,4 +1,4 @@
-//! Disks: those that share the image, those that are copies of it, and those that are added.
+//! Disks that share the image, disks that are copies of it, and added disks.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::tests::*;
 use crate::vm::Observed;
 
-/// What virsh says of a volume.
+/// Returns virsh's definition of a volume.
 fn volume(endpoint: &LibvirtEndpoint, name: &str) -> String {
     endpoint.daemon.virsh(["vol-dumpxml", "--pool", &endpoint.pool, name])
 }
@@ -37,7 +37,7 @@ async fn a_full_clone_needs_its_image_no_more() {
     }
 }
 
-/// A torn copy looks like a whole one: if its process has ended, it is recreated once it has stood still.
+/// A torn copy looks like a complete copy: if its process has ended, the copy is recreated after a time without progress.
 #[tokio::test]
 async fn a_copy_whose_process_has_ended_is_recreated() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -61,7 +61,7 @@ async fn a_copy_whose_process_has_ended_is_recreated() {
 async fn a_machine_that_goes_while_its_image_is_copied_leaves_nothing() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::with_copies(&daemon);
-    // Large enough to be copied for a while.
+    // The image is so large that the copy takes a while.
     let content: Vec<u8> = (0..64_u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(endpoint.file(IMAGE), content).unwrap();
     daemon.virsh(["pool-refresh", &endpoint.pool]);
@@ -70,7 +70,7 @@ async fn a_machine_that_goes_while_its_image_is_copied_leaves_nothing() {
     assert!(matches!(machine.advance(&*driver).await, Ok(DriverStep::Wait { .. })));
     let name = Volumes::of(&machine.key).system();
     until("the copy has begun", || endpoint.files().contains(&name)).await;
-    // Another process sees that it is not complete, and leaves it.
+    // Another process sees that the copy is incomplete, and leaves it alone.
     assert!(matches!(machine.advance(&*other).await, Ok(DriverStep::Wait { .. })));
     assert!(daemon.domains().is_empty());
     let retired = machine.retire(&*driver, StopMode::Hard).await;

@@ -1,4 +1,4 @@
-//! How the disks of a VM are named: so that AppArmor lets QEMU open them, and those of earlier versions.
+//! The names of a VM's disks: AppArmor lets QEMU open them, and the names of earlier versions still work.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::tests::*;
 
-/// What writes the rules of AppArmor for a VM, by its definition. It needs no AppArmor in the kernel.
+/// The program that writes the rules of AppArmor for a VM from its definition. It needs no AppArmor in the kernel.
 const JUDGE: &str = "/usr/lib/libvirt/virt-aa-helper";
 
-/// The rules for a VM; `None`, and why, if the program is not there.
+/// Returns the rules for a VM; `None`, with a message, if the program is missing.
 #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
 fn rules(key: &MachineKey, definition: &str) -> Option<String> {
     if !Path::new(JUDGE).exists() {
@@ -24,11 +24,11 @@ fn rules(key: &MachineKey, definition: &str) -> Option<String> {
     judge.stdin.take().unwrap().write_all(definition.as_bytes()).unwrap();
     let output = judge.wait_with_output().unwrap();
     assert!(output.status.success(), "{definition}");
-    // A dry run writes them where it writes its warnings.
+    // A dry run writes the rules to stderr, like its warnings.
     Some(String::from_utf8(output.stderr).unwrap())
 }
 
-/// An image over the one that guests start from.
+/// Creates an image over the image that guests boot from.
 fn image_over(endpoint: &LibvirtEndpoint) -> &'static str {
     const OVER: &str = "over.qcow2";
     let [over, base] = [OVER, IMAGE].map(|name| endpoint.file(name));
@@ -49,7 +49,7 @@ async fn apparmor_lets_qemu_open_every_file_of_a_vm() {
         assert!(machine.create(&*driver, MANY).await);
         let names = Volumes::of(&machine.key);
         let definition = daemon.virsh(["dumpxml", "--inactive", names.vm()]);
-        // As libvirt looks at it before it starts the VM: files that are not named in it are not looked for.
+        // The program gets the definition as libvirt reads it before a start: it does not follow files that the definition does not name.
         let Some(rules) = rules(&machine.key, &definition) else { return };
         let rule = |volume: &str, rights: &str| format!("\"{}\" {rights},", endpoint.file(volume).display());
         let shared = endpoint.clone != CloneMode::Full;
@@ -63,7 +63,7 @@ async fn apparmor_lets_qemu_open_every_file_of_a_vm() {
     }
 }
 
-/// Earlier versions named pool and volume.
+/// Earlier versions of CAPW named disks by pool and volume.
 #[tokio::test]
 async fn a_vm_whose_disks_are_named_by_pool_is_listed_and_removed() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -81,7 +81,7 @@ async fn a_vm_whose_disks_are_named_by_pool_is_listed_and_removed() {
     let path = endpoint.directory.with_extension("xml");
     fs::write(&path, definition).unwrap();
     daemon.virsh(["define", path.to_str().unwrap()]);
-    // A process that has not made it.
+    // The driver of a process that has not created the VM.
     let driver = endpoint.driver();
     let rows = async || driver.list(&Wanted::default()).await.unwrap().rows;
     assert_eq!(rows().await.len(), 1);

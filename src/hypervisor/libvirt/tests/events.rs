@@ -1,4 +1,4 @@
-//! What happens to a VM is noticed by what the daemon tells: nobody lists here but after a hint.
+//! Events of the daemon reveal the changes of a VM: these tests list only after a hint.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::told::DEADLINE;
 use crate::hypervisor::libvirt::tests::*;
 
-/// A hint that comes after `act`; those of before are none.
+/// Waits for a hint that comes after `act`; earlier hints do not count.
 async fn hinted(hints: &mut BoxStream<'static, ()>, act: impl FnOnce()) {
     while let Ok(Some(())) = timeout(Duration::from_millis(200), hints.next()).await {}
     act();

@@ -1,9 +1,9 @@
-//! The virtual hardware, to a real QEMU.
+//! The virtual hardware, with a real QEMU.
 
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::tests::*;
 
-/// The number of QEMU's processors has nothing to do with that of the host.
+/// The number of a VM's processors does not depend on the host's number.
 #[tokio::test]
 async fn seventy_processors_a_clock_of_no_zone_and_a_screen_by_choice() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

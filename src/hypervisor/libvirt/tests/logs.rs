@@ -1,4 +1,4 @@
-//! Logs of any length, and those that virtlogd has begun again.
+//! Logs of any length, and logs that virtlogd has renamed and restarted.
 
 use futures::future::join_all;
 
@@ -9,14 +9,14 @@ fn said(sequence: u64) -> GuestReport {
 }
 
 impl LibvirtEndpoint {
-    /// As if the guest wrote it.
+    /// Writes to the log as the guest would.
     fn speak(&self, machine: &Machine, text: &str) {
         let log = self.file(&Volumes::of(&machine.key).log());
         fs::OpenOptions::new().append(true).open(log).unwrap().write_all(text.as_bytes()).unwrap();
     }
 }
 
-/// Lists until the guest's report is that one. A busy daemon may end a stream before its first byte.
+/// Lists until the guest's report has that sequence number. A busy daemon may end a stream before its first byte.
 async fn is_read(driver: &dyn Driver, machine: &Machine, sequence: u64) -> bool {
     let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
     for _ in 0..MANY {
@@ -28,7 +28,7 @@ async fn is_read(driver: &dyn Driver, machine: &Machine, sequence: u64) -> bool 
     false
 }
 
-/// The newest part of a log that is longer than what one listing may read, by another process too.
+/// A log is longer than the part that one listing may read: its newest part is read, also by another process.
 #[tokio::test]
 async fn a_log_of_any_length_is_read_in_bounded_parts() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -47,7 +47,7 @@ async fn a_log_of_any_length_is_read_in_bounded_parts() {
     assert!(is_read(&*endpoint.driver(), &machine, 3).await, "a process that begins now");
 }
 
-/// The log of one guest cannot be read: its machine says so, and the others go on.
+/// The log of one guest cannot be read: its machine reports that, and the others go on.
 #[tokio::test]
 async fn one_guest_never_fails_the_others() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -67,7 +67,7 @@ async fn one_guest_never_fails_the_others() {
     }
 }
 
-/// virtlogd gives a log that is full another name and begins a new one; libvirt does not know of it.
+/// virtlogd renames a full log and begins a new one; libvirt does not notice.
 #[tokio::test]
 async fn a_log_that_was_begun_again_is_read_on_and_goes_with_its_vm() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -86,12 +86,12 @@ async fn a_log_that_was_begun_again_is_read_on_and_goes_with_its_vm() {
     }
     assert!(is_read(&*driver, &turned, 2).await);
     assert!(turned.delete(&*driver, StopMode::Hard, MANY).await);
-    // A process that begins now cannot know whether a log was begun again.
+    // A new process cannot know whether a log was restarted.
     assert!(restarted.delete(&*endpoint.driver(), StopMode::Hard, MANY).await);
     assert_eq!(endpoint.files(), [IMAGE], "nothing is left");
 }
 
-/// Who has read a log from its first byte on, as one file, has nothing to look for.
+/// A process that has read a log from its first byte on, as one file, needs no refresh of the pool.
 #[tokio::test]
 async fn a_pool_is_read_again_only_where_files_may_be_that_nobody_has_told_of() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -111,7 +111,7 @@ async fn a_pool_is_read_again_only_where_files_may_be_that_nobody_has_told_of() 
     }
 }
 
-/// After a restart CAPW has followed no log of the VMs that are there.
+/// After a restart CAPW has followed no log of the existing VMs.
 #[tokio::test]
 async fn a_process_that_begins_reads_a_pool_again_once_for_all_vms() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -133,7 +133,7 @@ async fn a_process_that_begins_reads_a_pool_again_once_for_all_vms() {
     assert_eq!(endpoint.files(), [IMAGE], "nothing is left");
 }
 
-/// The daemon reads no pool again while a volume is made in it: a removal waits a short time, and goes on.
+/// The daemon does not refresh a pool while it creates a volume there: a removal waits a short time, and goes on.
 #[tokio::test]
 async fn a_pool_that_cannot_be_read_again_now_is_waited_for() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

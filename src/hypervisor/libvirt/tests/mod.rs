@@ -1,4 +1,4 @@
-//! The libvirt driver against the contract of every driver, at a real daemon with real QEMU VMs; and what only this one does.
+//! Tests the libvirt driver with a real daemon and real QEMU VMs: the contract of every driver, and the behaviour of this driver alone.
 
 mod addresses;
 mod agent;
@@ -61,7 +61,7 @@ impl LibvirtEndpoint {
         Self { daemon: daemon.clone(), pool, directory, clone: CloneMode::default(), words: GuestWords::default(), console: Console::default() }
     }
 
-    /// Whose VMs get copies of the image.
+    /// Creates an endpoint whose VMs get copies of the image.
     fn with_copies(daemon: &Arc<Daemon>) -> Self {
         let mut endpoint = Self::new(daemon);
         endpoint.clone = CloneMode::Full;
@@ -97,15 +97,15 @@ impl LibvirtEndpoint {
     }
 }
 
-/// A driver that reaches a pool by an address of its own, as by TLS.
+/// Creates a driver that reaches a pool by another address, e.g. by TLS.
 fn driver_at(address: String, pool: &str, login: &Login) -> Result<LibvirtDriver, DriverError> {
     let settings = Libvirt { address, pool: pool.into(), acceleration: Acceleration::Tcg, ..Libvirt::default() };
     LibvirtDriver::new(settings, login, Wire::new(Arc::new(|_| Fate::Pass)))
 }
 
-/// A login that was taken away is refused with words on where the host admits logins; by the next one work goes on with the same VM, and ends.
+/// A revoked login fails with a message that names where the host admits logins; the next login continues with the same VM to its end.
 async fn only_the_next_login_holds(old: &LibvirtDriver, next: &LibvirtDriver, machine: &Machine, words: &str) {
-    // The first call may still be under way on the connection that has ended.
+    // The first call may still use the connection that has ended.
     let _ = old.describe().await;
     for error in [old.describe().await.err(), old.observe(&machine.key, &Journal::new()).await.err()] {
         assert!(matches!(&error, Some(DriverError::Auth(text)) if text.contains(words)), "{error:?}");
@@ -135,7 +135,7 @@ impl TestEndpoint for LibvirtEndpoint {
         self.at("/nonexistent/libvirt-sock", Arc::new(|_| Fate::Pass))
     }
 
-    /// libvirt admits anything; limits are counted before it is asked.
+    /// libvirt itself refuses no machines; CAPW counts the limits before it sends a request.
     fn small(&self) -> Option<Arc<dyn Driver>> {
         None
     }
@@ -188,14 +188,14 @@ async fn it_keeps_the_contract() {
     contract::all(|| LibvirtEndpoint::new(&daemon)).await;
 }
 
-/// In system mode, as on a host of a user's, if the tests run as root.
+/// Runs in system mode, as on a user's host, if the tests run as root.
 #[tokio::test]
 async fn it_is_proven() {
     let Some(daemon) = Daemon::start_system().or_else(Daemon::start).map(Arc::new) else { return };
     contract::proof::is_proven(&LibvirtEndpoint::new(&daemon)).await;
 }
 
-/// As on a host: root, QEMU's own user, a network with DHCP, the daemon for logs, and owners of files that libvirt sets.
+/// System mode is like a user's host: root, QEMU's own user, a network with DHCP, the daemon for logs, and file owners that libvirt sets.
 #[tokio::test]
 async fn it_keeps_the_contract_in_system_mode() {
     let Some(daemon) = Daemon::start_system().map(Arc::new) else { return };
@@ -217,7 +217,7 @@ async fn it_keeps_the_contract_with_full_clones() {
     contract::all(|| LibvirtEndpoint::with_copies(&daemon)).await;
 }
 
-/// Requests of a whole life, counted where they leave, without those that connect.
+/// Counts the requests of a whole life where they leave the driver, without the requests that connect.
 #[tokio::test]
 async fn a_life_takes_few_requests() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -231,7 +231,7 @@ async fn a_life_takes_few_requests() {
     let create = requests.take();
     while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
     let detach = requests.take();
-    // Whose log is followed, as that of every machine is, has no file that must be looked for.
+    // The listing follows the VM's log, as for every machine, so that the removal needs no refresh of the pool.
     driver.list(&Wanted { awaiting_reports: [machine.key.vm].into() }).await.unwrap();
     requests.take();
     assert!(machine.delete(&*driver, StopMode::Hard, 10).await);
@@ -244,7 +244,7 @@ async fn a_life_takes_few_requests() {
     assert_eq!(requests.take(), ["ConnectGetAllDomainStats", "StoragePoolListAllVolumes"], "at rest");
 }
 
-/// What a person does on the host is seen in the next listing.
+/// The next listing shows what a person does on the host.
 #[tokio::test]
 async fn what_happens_on_the_host_is_told() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -264,7 +264,7 @@ async fn what_happens_on_the_host_is_told() {
     assert!(listing.rows.is_empty() && listing.leftovers.len() == 3, "{listing:?}");
 }
 
-/// The daemon ends and comes back: VMs run on, and the same connection is used again. At another daemon with a pool of that name it is not.
+/// The daemon restarts: VMs run on, and the driver continues. It refuses another daemon with a pool of that name.
 #[tokio::test]
 async fn a_daemon_that_restarts_is_the_same_and_another_one_is_not() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -297,7 +297,7 @@ async fn a_daemon_that_restarts_is_the_same_and_another_one_is_not() {
     }
 }
 
-/// What the guest wrote to its serial port is read where QEMU has put it.
+/// The driver reads the guest's serial output from the file that QEMU writes.
 #[tokio::test]
 async fn the_words_of_a_guest_are_read_to_the_last() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -330,7 +330,7 @@ async fn a_machine_as_windows_needs_it_leaves_nothing_in_system_mode() {
     starts_and_leaves_nothing(&daemon).await;
 }
 
-/// UEFI with Secure Boot, a TPM and a second disk: the daemon takes the definition and starts it, and removes what it made for it.
+/// A VM with UEFI, Secure Boot, a TPM and a second disk: the daemon accepts and starts it, and later removes everything it created for it.
 async fn starts_and_leaves_nothing(daemon: &Arc<Daemon>) {
     let endpoint = LibvirtEndpoint::new(daemon);
     let driver = endpoint.driver();
@@ -347,7 +347,7 @@ async fn starts_and_leaves_nothing(daemon: &Arc<Daemon>) {
     // In system mode libvirt gives a VM's disks to QEMU's own user while it runs.
     let owner = fs::metadata(endpoint.file(&Volumes::of(&machine.key).system())).unwrap().uid();
     assert!(daemon.mode() == Mode::Session || owner != 0, "QEMU runs as root");
-    // The variables of its firmware carry its name, the state of its TPM its UUID.
+    // The files of the VM's firmware variables carry its name, the files of its TPM carry its UUID.
     let left = || [daemon.files_of(&name), daemon.files_of(&machine.key.vm.to_string())].concat();
     assert!(left().iter().any(|path| path.ends_with("tpm2-00.permall")), "{:?}", left());
     assert!(machine.delete(&*driver, StopMode::Hard, 10).await);

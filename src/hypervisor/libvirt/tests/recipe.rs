@@ -1,10 +1,10 @@
-//! The recipe for a Windows image (docs/hypervisors/libvirt-image.md): what can be said of it without a Windows.
+//! The checks of the recipe for a Windows image (docs/hypervisors/libvirt-image.md) that need no Windows.
 
 use std::path::PathBuf;
 
 use hcl::{Body, Expression, Structure};
 
-/// Options of Packer's `qemu` builder and of its CDs, by their documentation (packer-plugin-qemu 1.1).
+/// The options of Packer's `qemu` builder and of its CDs, from their documentation (packer-plugin-qemu 1.1).
 const OPTIONS: [&str; 25] = [
     "accelerator",
     "boot_command",
@@ -41,7 +41,7 @@ fn recipe() -> Body {
     hcl::parse(&text("qemu/windows.pkr.hcl")).unwrap()
 }
 
-/// The blocks of a kind, by their last label.
+/// Lists the blocks of a kind, by their last label.
 fn blocks<'a>(body: &'a Body, kind: &str) -> Vec<(&'a str, &'a Body)> {
     let blocks = body.blocks().filter(|block| block.identifier.as_str() == kind);
     blocks.map(|block| (block.labels.last().map_or("", |label| label.as_str()), &block.body)).collect()
@@ -51,7 +51,7 @@ fn attribute<'a>(body: &'a Body, name: &str) -> &'a Expression {
     body.attributes().find(|attribute| attribute.key.as_str() == name).map(|attribute| &attribute.expr).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Names after `var.` in a text.
+/// Lists the names after `var.` in a text.
 fn variables(text: &str) -> Vec<String> {
     let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
     text.split("var.").skip(1).map(|rest| rest[..end(rest)].to_owned()).collect()
@@ -79,6 +79,6 @@ fn packer_waits_for_the_machine_to_switch_itself_off() {
     assert_eq!(*attribute(source, "communicator"), Expression::from("none"));
     let [(_, packer)] = blocks(&recipe, "packer")[..] else { panic!("one block of settings") };
     let [(_, plugins)] = blocks(packer, "required_plugins")[..] else { panic!("one list of plugins") };
-    // With this communicator 1.1.2 stops the machine instead.
+    // With this communicator, version 1.1.2 stops the machine instead.
     assert!(attribute(plugins, "qemu").to_string().contains(">= 1.1.3"));
 }

@@ -1,11 +1,11 @@
-//! SSH to a real daemon, by a real sshd without rights.
+//! SSH to a real daemon, through a real sshd without root rights.
 
 use capw_libvirtd::Sshd;
 
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::tests::*;
 
-/// With one of sshd's keys, and one that the host is expected to have.
+/// Creates a driver with an identity, and the key that it expects of the host.
 fn driver(sshd: &Sshd, endpoint: &LibvirtEndpoint, (identity, host): (&str, &str), socket: &Path) -> Result<LibvirtDriver, DriverError> {
     let [identity, host] = [identity.to_owned(), format!("{host}.pub")].map(|name| fs::read(sshd.path(&name)).unwrap());
     let hosts = [b"[127.0.0.1]:2222 ".as_slice(), &host].concat();
@@ -47,7 +47,7 @@ async fn a_daemon_is_reached_through_ssh_by_keys_that_both_sides_know() {
     assert!(machine.delete(&ours, StopMode::Hard, MANY).await && endpoint.count().await == 0);
 }
 
-/// The old key is taken from the host before the Secret has the new one: that is told, and then work goes on with the same VMs.
+/// The host drops the old key before the Secret has the new key: the driver reports that, and the new key continues with the same VMs.
 #[tokio::test]
 async fn a_key_that_is_revoked_is_told_and_the_next_one_goes_on() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

@@ -1,16 +1,16 @@
-//! What keeps a VM from its start, and that nothing but a VM that runs is taken for a start.
+//! Causes that prevent the start of a VM. Only a VM that runs counts as started.
 
 use super::between::{Answer, Between};
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::tests::*;
 use crate::vm::Nic;
 
-/// Procedures of libvirt's protocol.
+/// The procedures of libvirt's protocol.
 const DOMAIN_IS_ACTIVE: u32 = 150;
 const START: u32 = 196;
 const OPERATION_INVALID: u32 = 55;
 
-/// Defines a network, which is not active then: a daemon without rights can start none.
+/// Defines a network, which stays inactive: a daemon without root rights cannot start it.
 fn define_network(endpoint: &LibvirtEndpoint, name: &str) {
     let path = endpoint.directory.with_extension("network");
     fs::write(&path, format!("<network><name>{name}</name></network>")).unwrap();
@@ -35,7 +35,7 @@ async fn a_network_that_is_not_active_is_told_before_anything_is_made() {
     told(driver.check(&machine.spec, machine.seed.kind()).await.err());
     told(driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &crate::vm::Observed::Absent).await.err());
     assert_eq!(endpoint.count().await, 0);
-    // Defined before the network was stopped.
+    // A VM that was defined before the network was stopped.
     let defined = Machine::new("waits", endpoint.spec());
     assert!(defined.create(&*driver, MANY).await);
     daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);
@@ -43,7 +43,7 @@ async fn a_network_that_is_not_active_is_told_before_anything_is_made() {
     told(driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &observed).await.err());
 }
 
-/// The code for a domain that runs already is the code for much else.
+/// The error code for a domain that already runs also has many other meanings.
 #[tokio::test]
 async fn a_disk_that_another_process_is_making_is_waited_for() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -76,7 +76,7 @@ async fn a_start_that_is_refused_is_one_only_if_the_vm_runs() {
         assert!(error.to_string().contains(WORDS), "{error}");
         assert_eq!(machine.present(&*driver).await.power, Power::Off);
     }
-    // Another process is faster, and libvirt says it in words that CAPW does not know.
+    // Another process starts the VM first, and libvirt reports it with a text that CAPW does not know.
     let (name, other) = (Volumes::of(&machine.key).vm().to_owned(), daemon.clone());
     let between = Between::new(&daemon.socket(), move |_, called, _| {
         if called != START {
@@ -90,7 +90,7 @@ async fn a_start_that_is_refused_is_one_only_if_the_vm_runs() {
     assert_eq!(machine.present(&*endpoint.driver()).await.power, Power::On);
 }
 
-/// Two processes make one VM: one replaces the drive that the other starts with.
+/// Two processes create one VM: one replaces the drive while the other starts the VM with it.
 #[tokio::test]
 async fn a_drive_that_goes_during_a_start_is_no_missing_image() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -109,7 +109,7 @@ async fn a_drive_that_goes_during_a_start_is_no_missing_image() {
     assert!(machine.create(&*endpoint.driver(), MANY).await);
 }
 
-/// A start that is tried again costs its own request, and one that reads the drive.
+/// A repeated start takes its own request, and one request that reads the drive.
 #[tokio::test]
 async fn a_start_that_is_tried_again_makes_no_drive_that_is_there() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -127,7 +127,7 @@ async fn a_start_that_is_tried_again_makes_no_drive_that_is_there() {
     requests.take();
     assert!(machine.advance(&*driver).await.is_err());
     assert_eq!(requests.take(), ["DomainGetXmlDesc", "StorageVolDownload", "DomainCreateWithFlags"]);
-    // Torn, or of an earlier seed.
+    // The drive is torn, or holds an earlier seed.
     let drive = endpoint.file(&Volumes::of(&machine.key).drive());
     let whole = fs::read(&drive).unwrap();
     for bytes in [&whole[..whole.len() / 2], &b"other"[..]] {

@@ -1,4 +1,4 @@
-//! TLS to a real daemon, and what happens with a certificate that one side does not trust.
+//! TLS to a real daemon, and the errors for a certificate that one side does not trust.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn login(authority: &Authority, client: &Identity) -> Login {
     Login::new("lab/kvm1".into(), values.map(|(key, value)| (key.to_owned(), value.clone().into_bytes())).into())
 }
 
-/// A daemon's configuration by which it listens for TLS and admits one client.
+/// Writes a daemon's configuration: it listens for TLS and admits one client.
 fn configuration(directory: &Path, authority: &Authority, port: u16, client: &str) -> String {
     let server = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
     Tls { port, authority: &authority.pem, certificate: &server.certificate, key: &server.key, client }.configure(directory)
@@ -50,7 +50,7 @@ async fn each_side_must_trust_the_certificate_of_the_other() {
     assert!(matches!(&result, Err(DriverError::Auth(text)) if text.contains("tls.key") && text.contains("lab/kvm1")), "{result:?}");
 }
 
-/// The old login is revoked before the Secret has the new one: that is told, and then work goes on with the same VMs.
+/// The old login is revoked before the Secret has the new login: the driver reports that, and the new login continues with the same VMs.
 #[tokio::test]
 async fn a_login_that_is_revoked_is_told_and_the_next_one_goes_on() {
     let ours = Authority::new("lab");

@@ -1,4 +1,4 @@
-//! What a real daemon tells by itself.
+//! The events of a real daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::hypervisor::libvirt::volumes::Volumes;
 use crate::hypervisor::{DriverStep, Wanted};
 use crate::vm::{Power, StopMode};
 
-/// Until something must have been told.
+/// The time limit for an event.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// While a guest shuts down, nothing is asked of the daemon, which tells when it is off.
+/// While a guest shuts down, the driver sends no request: an event of the daemon reports that the guest is off.
 #[tokio::test]
 async fn a_guest_that_shuts_down_is_waited_for_without_a_request() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -39,7 +39,7 @@ async fn a_guest_that_shuts_down_is_waited_for_without_a_request() {
     assert_eq!(endpoint.count().await, 0);
 }
 
-/// A VM that stops by itself is worth a listing at once.
+/// A VM that stops on its own triggers a listing at once.
 #[tokio::test]
 async fn a_stop_that_no_pass_waits_for_is_a_hint() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -49,7 +49,7 @@ async fn a_stop_that_no_pass_waits_for_is_a_hint() {
     let mut hints = driver.hints().unwrap();
     let name = Volumes::of(&machine.key).vm().to_owned();
     let told = async {
-        // As long as it has just been started, a pass looks at it anyway.
+        // While the VM counts as just started, a pass checks it anyway.
         loop {
             daemon.virsh(["suspend", &name]);
             daemon.virsh(["resume", &name]);
@@ -61,7 +61,7 @@ async fn a_stop_that_no_pass_waits_for_is_a_hint() {
     within("the daemon tells that it was suspended", DEADLINE, told).await;
 }
 
-/// What a machine costs the daemon, beside what is asked for all machines and what its guest says.
+/// Counts the requests for one machine, without the requests for all machines and for the guest's reports.
 #[tokio::test]
 async fn a_life_takes_fifteen_requests() {
     const FOR_ALL: [&str; 6] = [
@@ -78,7 +78,7 @@ async fn a_life_takes_fifteen_requests() {
     let (driver, requests) = Requests::of(&endpoint);
     let machine = Machine::new("life", endpoint.spec());
     driver.describe().await.expect("the endpoint");
-    // The first question for what QEMU can takes as long as QEMU needs to say it, and a look counts for a second.
+    // The first check waits until QEMU reports its capabilities, which may take longer than the second for which an observation is valid.
     driver.check(&machine.spec, machine.seed.kind()).await.expect("what the host has");
     requests.take();
     assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Changed), "it is made and started");

@@ -1,4 +1,4 @@
-//! What goes wrong on a host: each trouble says what is wrong and what to do, and releases nothing that is not proven gone.
+//! Faults on a host: each error names the cause and the remedy, and nothing is released until it is proven to be deleted.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::Encoder;
 use crate::vm::{Nic, Observed};
 
-/// The error that a machine ends in.
+/// Advances until the first error.
 async fn failure(machine: &Machine, driver: &dyn Driver) -> DriverError {
     for _ in 0..MANY {
         match machine.advance(driver).await {
@@ -93,7 +93,7 @@ async fn a_pool_that_is_not_active_is_told_and_proves_no_absence() {
     assert_eq!(machine.present(&*driver).await.power, Power::On);
 }
 
-/// Access control of the daemon (polkit) and its socket for readers are not in a daemon without rights: their answers are played.
+/// A daemon without root rights has no access control (polkit) and no read-only socket: their answers are simulated.
 #[tokio::test]
 async fn rights_that_are_taken_away_are_told_and_nothing_is_released() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -114,13 +114,13 @@ async fn rights_that_are_taken_away_are_told_and_nothing_is_released() {
     }
 }
 
-/// What polkit says of a volume that is asked for by name; from a list it is left out without a word.
+/// The request for a volume by name, which polkit refuses; a list silently omits the volume.
 const VOLUME_BY_NAME: u32 = 95;
 const LIST_OF_DOMAINS: u32 = 344;
 const LIST_OF_VOLUMES: u32 = 282;
 const HIDDEN: Answer = Answer::Refused(88, "access denied: 'storage' denied 'storage-vol:getattr' access");
 
-/// The list that a daemon gives of these volumes of a pool.
+/// Builds a daemon's list of these volumes of a pool.
 fn listed(pool: &str, volumes: &[String]) -> Answer {
     let count = u32::try_from(volumes.len()).unwrap();
     let volumes = volumes.iter().fold(Encoder::default().u32(count), |list, name| list.text(pool).text(name).text(&format!("/pool/{name}")));
@@ -141,7 +141,7 @@ async fn volumes_that_polkit_hides_are_not_taken_for_gone() {
     assert_eq!(machine.see(&*driver).await, Observed::Absent, "nothing is listed");
     let error = driver.confirm_absence(&machine.key).await.unwrap_err();
     assert!(is_told(&error, "denied", &["org.libvirt.api.storage-vol.getattr", "/etc/polkit-1/rules.d"]), "{error}");
-    // A whole VM that is hidden, its volumes too.
+    // The whole VM is hidden, with its volumes.
     assert!(machine.create(&*endpoint.driver(), MANY).await);
     let between = Between::new(&daemon.socket(), |_, called, _| match called {
         LIST_OF_DOMAINS => Answer::Played(Encoder::default().u32(0)),
@@ -153,7 +153,7 @@ async fn volumes_that_polkit_hides_are_not_taken_for_gone() {
     let error = driver.confirm_absence(&machine.key).await.unwrap_err();
     assert!(is_told(&error, "transient", &["domain", "was not among the domains"]), "{error}");
     assert!(machine.delete(&*endpoint.driver(), StopMode::Hard, MANY).await);
-    // With all rights, what is not there is not, and what a list has missed is.
+    // With all rights, the absence of the machine is confirmed, and a volume that a list has missed is found.
     let driver = endpoint.driver();
     assert_eq!(driver.confirm_absence(&machine.key).await, Ok(()));
     for volume in [Volumes::of(&machine.key).system(), Volumes::of(&machine.key).drive(), Volumes::of(&machine.key).log()] {
@@ -164,7 +164,7 @@ async fn volumes_that_polkit_hides_are_not_taken_for_gone() {
     }
 }
 
-/// A rule of polkit's may name single volumes.
+/// A rule of polkit may name single volumes.
 #[tokio::test]
 async fn a_domain_stays_as_long_as_one_of_its_volumes_is_hidden() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
@@ -182,7 +182,7 @@ async fn a_domain_stays_as_long_as_one_of_its_volumes_is_hidden() {
             _ => Answer::Real,
         });
         let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
-        // The first pass may cut its power.
+        // The first pass may cut the power of the VM.
         let error = loop {
             if let Err(error) = machine.retire(&*driver, StopMode::Hard).await {
                 break error;
@@ -194,11 +194,11 @@ async fn a_domain_stays_as_long_as_one_of_its_volumes_is_hidden() {
     assert!(machine.delete(&*endpoint.driver(), StopMode::Hard, MANY).await && endpoint.count().await == 0);
 }
 
-/// A file system of its own, until it is dropped.
+/// A small file system, which is unmounted on drop.
 struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
-    /// `None`, and why, if this process may not mount.
+    /// Mounts the file system; `None`, with a message, if this process may not mount.
     #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
     fn mount(path: &'a Path, mebibytes: u32) -> Option<Self> {
         let options = format!("size={mebibytes}m,mode=777");
@@ -218,7 +218,7 @@ impl Drop for Small<'_> {
     }
 }
 
-/// Another file takes that many bytes, or all that is left.
+/// Fills that many bytes with another file, or all free space.
 fn fill(path: &Path, bytes: u64) {
     let filled = io::copy(&mut io::repeat(0).take(bytes), &mut fs::File::create(path).unwrap());
     assert!(filled.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::StorageFull), "{filled:?}");
@@ -255,7 +255,7 @@ async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
     assert!(machine.delete(&*driver, StopMode::Hard, MANY).await, "a VM that is paused can be removed");
 }
 
-/// It takes connections and answers nothing: to who is connected, to who waits for the connection, and to who comes new.
+/// The daemon accepts connections and answers nothing: to a connected caller, to a caller that waits for the connection, and to a new caller.
 #[tokio::test]
 async fn a_daemon_that_hangs_is_told_and_proves_no_absence() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

@@ -1,4 +1,4 @@
-//! What only this driver does, at fakepve.
+//! The behaviour of this driver alone, tested with fakepve.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ async fn a_vm_is_as_asked_to_an_independent_reader() {
     assert_eq!(made.value("boot"), "order=scsi0", "it is the image's");
 }
 
-/// Local disks bind a VM to their node; shared ones let it go where memory is.
+/// Local disks bind a VM to their node; with shared disks the VM goes to the node with free memory.
 #[tokio::test]
 async fn a_vm_goes_where_its_disks_and_its_memory_are() {
     let Some(endpoint) = endpoint() else { return };
@@ -127,7 +127,7 @@ async fn what_is_missing_or_does_not_fit_is_named_with_the_remedy() {
     assert!(matches!(&error, DriverError::Missing { thing: Thing::Image, text } if text.contains("qm template 9006")), "{error}");
 }
 
-/// Exactly the privileges of the page are enough, and each that is left out is named.
+/// The privileges on the page are enough, and the driver names each privilege that is missing.
 #[tokio::test]
 async fn the_roles_of_the_page_are_enough_and_each_privilege_is_needed() {
     let Some(endpoint) = endpoint() else { return };
@@ -216,7 +216,7 @@ async fn what_guests_say_and_people_do_is_listed() {
     assert!(matches!(machine.present(&*driver).await, Present { power: Power::On, trouble: Some(why), .. } if why.contains("qm resume")));
     vm("[('qmpstatus', 'stopped'), ('status', 'stopped')]");
     assert!(matches!(row().await, Present { power: Power::Off, trouble: None, .. }));
-    // One that was migrated is found, by this process and by one that has lost the journal.
+    // A VM that was migrated is found, by this process and by a process that has lost the journal.
     vm("[('node', 'pve2' if pve.named('NAME').node == 'pve1' else 'pve1')]".replace("NAME", &name).as_str());
     assert_eq!(machine.present(&*driver).await.power, Power::Off);
     let found = endpoint.driver().observe(&machine.key, &Default::default()).await.unwrap();
@@ -230,7 +230,7 @@ async fn what_guests_say_and_people_do_is_listed() {
     assert!(machine.delete(&*driver, StopMode::Hard, STEPS).await && endpoint.count().await == 0);
 }
 
-/// A copy that a person makes of a VM of ours has its mark and tag, and another UUID and name.
+/// A person's copy of one of our VMs has its mark and tag, and another UUID and name.
 #[tokio::test]
 async fn a_copy_of_our_vm_is_not_ours() {
     let Some(endpoint) = endpoint() else { return };
@@ -253,7 +253,7 @@ async fn an_id_that_is_taken_is_passed_over() {
     let settings = Proxmox { ids: VmIds { first: 300, last: 302 }, ..endpoint.settings() };
     let driver = endpoint.with(settings, pass());
     let [one, two, three, four] = ["one", "two", "three", "four"].map(|name| Machine::at(&endpoint, name));
-    // Stored, and then given to another VM before it is used.
+    // The id is stored, and then given to another VM before it is used.
     assert!(matches!(one.advance(&*driver).await, Ok(DriverStep::Started { .. })));
     let reserved: u32 = one.journal()["vmid"].parse().unwrap();
     endpoint.cluster.tell(&format!("pve.add_vm({reserved}, 'theirs') and None"));
@@ -264,7 +264,7 @@ async fn an_id_that_is_taken_is_passed_over() {
     assert!(three.create(&*driver, STEPS).await);
     let ids: BTreeSet<u32> = endpoint.cluster.vms().iter().map(|vm| vm.vmid).collect();
     assert_eq!(ids, [300, 301, 302].into());
-    // The id of a VM that a person removed is given to another machine: the first one's VM is gone, and the second one's is left alone.
+    // Another machine gets the id of a VM that a person removed: the first machine's VM is absent, and the second machine's VM is left alone.
     endpoint.remove_behind_its_back(&one.key).await;
     assert!(four.create(&*driver, STEPS).await);
     assert!(matches!(one.see(&*driver).await, Observed::Absent | Observed::Present(Present { vm: false, .. })));
@@ -290,7 +290,7 @@ async fn a_clone_that_takes_long_is_waited_for_and_can_be_given_up() {
     assert_eq!((machine.see(&*driver).await, endpoint.count().await), (Observed::Absent, 0));
 }
 
-/// Requests of a whole life, counted where they leave, without what is known of image and places for a minute.
+/// Counts the requests of a whole life where they leave the driver, without the requests for image and places, which are cached for a minute.
 #[tokio::test]
 async fn a_life_takes_few_requests() {
     let Some(endpoint) = endpoint() else { return };
@@ -317,7 +317,7 @@ async fn a_life_takes_few_requests() {
     assert_eq!(requests.take(), ["ListGuests", "ListImages"], "at rest, for all machines");
 }
 
-/// A guest that does not obey is asked again and again, and switched off in the end.
+/// A guest that ignores the shutdown gets the request repeatedly, and is powered off in the end.
 #[tokio::test]
 async fn a_guest_that_shuts_down_in_time_keeps_its_power() {
     let Some(endpoint) = endpoint() else { return };

@@ -1,4 +1,4 @@
-//! A Proxmox VE cluster of its own for tests: fakepve, which checks every request against the published schema, and a way to look into it.
+//! A Proxmox VE cluster for each test: fakepve, which checks every request against the published schema, and a way to inspect it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,13 +18,13 @@ use crate::hypervisor::login::Login;
 pub struct Cluster {
     process: Child,
     commands: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
-    /// Its address.
+    /// The address of the server.
     pub server: String,
     pub authority: Authority,
     _directory: TempDir,
 }
 
-/// A VM, as the cluster holds it.
+/// A VM, as the cluster stores it.
 #[derive(Debug, Deserialize)]
 pub struct Vm {
     pub vmid: u32,
@@ -45,7 +45,7 @@ impl Vm {
 }
 
 impl Cluster {
-    /// `None`, and why, if the program is not there.
+    /// Starts a cluster; `None`, with a message, if the program is missing.
     pub fn start() -> Option<Self> {
         let program = program("fakepve")?;
         let directory = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ impl Cluster {
         login(secret, &self.authority)
     }
 
-    /// The value of a Python expression about the cluster.
+    /// Returns the value of a Python expression about the cluster.
     pub fn ask<T: DeserializeOwned>(&self, expression: &str) -> T {
         let mut commands = self.commands.lock();
         let (input, output) = &mut *commands;
@@ -93,7 +93,7 @@ impl Cluster {
         serde_json::from_value(answer).unwrap_or_else(|error| panic!("{expression}: {error}: {line}"))
     }
 
-    /// Carries out a Python expression.
+    /// Runs a Python expression.
     pub fn tell(&self, expression: &str) {
         self.ask::<Value>(expression);
     }
@@ -102,13 +102,13 @@ impl Cluster {
         self.ask("pve.machines()")
     }
 
-    /// Requests since the last time, as the server sees them.
+    /// Returns the requests since the last call, as the server sees them.
     pub fn calls(&self) -> Vec<String> {
         self.ask("pve.calls()")
     }
 }
 
-/// What a Secret holds for servers of that authority.
+/// Returns the content of a Secret for servers of that authority.
 pub fn login(secret: &str, authority: &Authority) -> Login {
     let values = [("username", "capw@pve!capw"), ("password", secret), ("ca.crt", &authority.pem)];
     Login::new("lab/pve".into(), values.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into())

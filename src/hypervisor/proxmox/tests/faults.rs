@@ -1,4 +1,4 @@
-//! What goes wrong in a cluster, at fakepve: it is told with the remedy, changes nothing, and passes when its cause does.
+//! Faults in a cluster, tested with fakepve: the driver reports each fault with the remedy, changes nothing, and goes on when the cause ends.
 
 use super::behaviour::{STEPS, endpoint, failure};
 use crate::hypervisor::contract::TestEndpoint;
@@ -56,7 +56,7 @@ async fn another_cluster_at_the_address_is_not_believed() {
     assert!(matches!(&error, DriverError::EndpointChanged(text) if text.contains("AA:AA") && text.contains("CC:CC")), "{error}");
 }
 
-/// Before any pass of a life the nodes forget all tasks, as after they were reinstalled.
+/// Before each pass of a life the nodes forget all tasks, as after a reinstallation.
 #[tokio::test]
 async fn tasks_that_are_forgotten_are_not_missed() {
     let Some(endpoint) = endpoint() else { return };
@@ -78,7 +78,7 @@ async fn tasks_that_are_forgotten_are_not_missed() {
     assert_eq!(endpoint.count().await, 0);
 }
 
-/// The old token is revoked before any pass of a life: that is told, no VM is touched, and the new one goes on.
+/// The old token is revoked before any pass of a life: the driver reports it and touches no VM, and the new token continues the work.
 #[tokio::test]
 async fn a_token_that_is_revoked_is_told_and_the_next_one_goes_on() {
     let Some(endpoint) = endpoint() else { return };
@@ -103,7 +103,7 @@ async fn a_token_that_is_revoked_is_told_and_the_next_one_goes_on() {
     assert_eq!((machine.present(&driver).await.power, endpoint.cluster.vms().len()), (Power::On, 1));
 }
 
-/// High availability is left alone: a VM that a person has put under it is stopped through it, and removed from it.
+/// The driver does not configure high availability: a VM that a person has put under it is stopped through it, and removed from it.
 #[tokio::test]
 async fn a_vm_that_is_highly_available_is_removed_all_the_same() {
     let Some(endpoint) = endpoint() else { return };

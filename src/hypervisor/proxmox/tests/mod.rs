@@ -1,4 +1,4 @@
-//! The Proxmox VE driver against the contract of every driver, at fakepve; and what only this one does.
+//! Tests the Proxmox VE driver with fakepve: the contract of every driver, and the behaviour of this driver alone.
 
 mod behaviour;
 mod cluster;
@@ -71,7 +71,7 @@ impl TestEndpoint for ProxmoxEndpoint {
         self.with(Proxmox { servers: vec!["127.0.0.1:1".into()], ..self.settings() }, Arc::new(|_| Fate::Pass))
     }
 
-    /// Proxmox VE admits anything; limits are counted before it is asked.
+    /// Proxmox VE itself refuses no machines; CAPW counts the limits before it sends a request.
     fn small(&self) -> Option<Arc<dyn Driver>> {
         None
     }

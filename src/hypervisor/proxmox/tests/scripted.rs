@@ -1,4 +1,4 @@
-//! Answers that fakepve does not give, and Proxmox VE does: each request is answered by a script. What is scripted was read in its source.
+//! Answers that Proxmox VE gives and fakepve does not: a script answers each request. The scripted answers come from the source of Proxmox VE.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::vm::{Observed, Power, Present, StopMode};
 
 const TASK: &str = "UPID:pve1:000003E8:00001B58:69210000:qmclone:9000:capw@pve!capw:";
 
-/// What a request is answered with.
+/// The answer to a request.
 enum Reply {
     Data(Value),
-    /// As up to version 8: the text is in the first line.
+    /// A refusal up to version 8: the text is in the first line.
     Refused(u16, &'static str),
-    /// As from version 9 on.
+    /// A refusal from version 9 on: the text is in the body.
     Message(u16, &'static str),
     Text(&'static str),
     Torn,
 }
 
-/// A cluster in which everything is found, and no VM is, unless the script says otherwise.
+/// Answers for a cluster that has everything but VMs, unless the script answers first.
 fn usual(line: &str) -> Reply {
     let storage = |name: &str, content: &str| json!({"type": "storage", "node": "pve1", "storage": name, "status": "available", "content": content, "shared": 1});
     let image = json!({"type": "qemu", "node": "pve1", "vmid": 9000, "name": "windows-server-2022", "status": "stopped", "template": 1});
@@ -59,7 +59,7 @@ fn usual(line: &str) -> Reply {
     Reply::Data(data)
 }
 
-/// A driver for a cluster that answers so, and the requests that it gets.
+/// Returns a driver for a cluster that answers by the script, and the requests that the cluster gets.
 async fn driver(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> (ProxmoxDriver, Arc<Mutex<Vec<String>>>) {
     let (authority, requests) = (Authority::new("lab"), Arc::new(Mutex::new(Vec::new())));
     let noted = requests.clone();
@@ -91,7 +91,7 @@ fn machine() -> Machine {
     Machine::new("scripted", crate::hypervisor::contract::spec())
 }
 
-/// Whether it is the configuration of a VM that is no image.
+/// Whether a request reads the configuration of a VM that is not the image.
 fn is_of_vm(line: &str) -> bool {
     line.starts_with("GET /nodes/pve1/qemu/") && line.ends_with("/config") && !line.contains("/9000/")
 }
@@ -100,7 +100,7 @@ fn is_task(line: &str) -> bool {
     line.starts_with("GET /nodes/pve1/tasks/")
 }
 
-/// What a clone writes before it copies the first disk.
+/// Returns the configuration that a clone writes before it copies the first disk.
 fn temporary() -> Reply {
     Reply::Data(json!({"lock": "clone", "description": "qmclone temporary file\n", "digest": "x"}))
 }
@@ -115,8 +115,8 @@ async fn begin(machine: &Machine, driver: &ProxmoxDriver) {
     }
 }
 
-/// A clone begins with a configuration that says nothing of its owner. It is neither ours nor foreign, whether its task is known or its
-/// answer was lost.
+/// A clone begins with a configuration that does not name its owner. The clone is neither ours nor foreign, whether its task is known or
+/// the answer with the task was lost.
 #[tokio::test]
 async fn a_clone_that_does_not_say_yet_whose_it_is_is_waited_for() {
     let (driver, requests) = driver(|line| match line {
@@ -139,7 +139,7 @@ async fn a_clone_that_does_not_say_yet_whose_it_is_is_waited_for() {
     assert!(!touched);
 }
 
-/// Its task has ended, e.g. with its node, and has left it so.
+/// The task of the clone has ended, e.g. with its node, and has left the clone half finished.
 #[tokio::test]
 async fn a_clone_that_was_left_half_made_is_told_with_the_remedy() {
     for exit in ["unexpected status", "unable to open file - No such file or directory"] {
@@ -157,7 +157,7 @@ async fn a_clone_that_was_left_half_made_is_told_with_the_remedy() {
     }
 }
 
-/// A clone that fails leaves nothing; the reason is in its task, at once or late. It is told, and tried again under the same id.
+/// A clone that fails leaves nothing; its task has the reason, at once or later. The driver reports it, and retries under the same id.
 #[tokio::test]
 async fn a_clone_that_fails_says_why_and_is_tried_again() {
     for (exit, label) in [
@@ -167,7 +167,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
         ("unexpected status", "invalid"),
     ] {
         for looks in [0, 5] {
-            // Looks at the task; none before the clone has begun.
+            // The number of polls of the task; `None` before the clone has begun.
             let seen = Arc::new(Mutex::new(None));
             let (driver, requests) = driver(move |line| match line {
                 line if line.ends_with("/clone") => {
@@ -200,7 +200,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
     }
 }
 
-/// Its task has told success, and the VM is gone: by a person, or because the success was none.
+/// The task of the clone has reported success, but the VM is missing: a person removed it, or the clone did not succeed.
 #[tokio::test]
 async fn a_vm_that_is_not_there_after_its_clone_is_made_again() {
     let (driver, requests) = driver(|_| None).await;
@@ -212,7 +212,7 @@ async fn a_vm_that_is_not_there_after_its_clone_is_made_again() {
     assert_eq!(clones(&requests), 2);
 }
 
-/// With rights through a pool only, a VM may be read when it has joined the pool, at the end of its clone.
+/// With rights through a pool only, the token may read a VM once it has joined the pool, at the end of its clone.
 #[tokio::test]
 async fn a_vm_that_may_not_be_read_yet_is_being_made() {
     let is_running = Arc::new(Mutex::new(true));
@@ -233,7 +233,7 @@ async fn a_vm_that_may_not_be_read_yet_is_being_made() {
     assert!(matches!(&error, DriverError::Denied(text) if text.contains("VM.Audit")), "{error}");
 }
 
-/// A token without Sys.Audit on / is shown no tasks in a list: each is asked for where it runs.
+/// A token without Sys.Audit on / sees no tasks in a list: the driver reads each task on the node that runs it.
 #[tokio::test]
 async fn tasks_are_asked_for_one_by_one() {
     let (driver, requests) = driver(|line| is_task(line).then(|| Reply::Data(json!({"status": "running"})))).await;
@@ -247,7 +247,7 @@ async fn tasks_are_asked_for_one_by_one() {
     assert!(!requests.iter().any(|line| line.contains("/cluster/tasks") || line.ends_with("/tasks")), "{requests:?}");
 }
 
-/// A listing leaves out what the token may not see. What it says nothing of is not absent: the VM's own configuration is asked.
+/// A listing omits the VMs that the token may not see, so a VM that is not listed is not absent: the driver reads its own configuration.
 #[tokio::test]
 async fn a_vm_that_a_listing_hides_is_not_gone() {
     let machine = machine();
@@ -308,7 +308,7 @@ async fn replies_that_are_lost_torn_or_of_another_type_are_told_apart() {
     assert_eq!(machine.see(&driver).await, Observed::Absent);
 }
 
-/// The journal was lost while the VM was cloned: its id is taken by what does not say yet whose it is. No second VM is made.
+/// The journal was lost while the VM was cloned: a VM that does not name its owner yet has the id. The driver creates no second VM.
 #[tokio::test]
 async fn an_id_that_may_be_ours_is_not_passed_over() {
     let vmid = Arc::new(Mutex::new(0_u64));

@@ -1,4 +1,4 @@
-//! What only this driver does, at the simulator.
+//! Behaviour of this driver alone, at the simulator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -139,7 +139,7 @@ async fn a_session_that_expires_before_any_call_is_begun_again() {
     assert_eq!(endpoint.count().await, 0);
 }
 
-/// Before each request the session ends; the request is made again in the next one.
+/// The session ends before each request; the driver repeats the request in the next session.
 #[tokio::test]
 async fn a_session_that_expires_in_the_middle_of_any_call_is_begun_again() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -208,7 +208,7 @@ async fn what_guests_say_and_people_do_is_listed() {
     assert!(matches!(row().await, Present { power: Power::On, trouble: Some(why), .. } if why.contains("suspended")));
     seen("off");
     assert!(matches!(row().await, Present { power: Power::Off, trouble: None, .. }));
-    // One that was moved is listed no more, and found all the same.
+    // A VM that was moved is not listed any more, and still found.
     seen("move");
     assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows, []);
     assert_eq!(endpoint.driver().observe(&machine.key, &Default::default()).await.unwrap(), machine.see(&*driver).await);
@@ -217,7 +217,7 @@ async fn what_guests_say_and_people_do_is_listed() {
     assert!(!vcenter.machines("").iter().any(|vm| vm.name == name));
 }
 
-/// Its name is read once. One that is not red is none of a machine's business.
+/// The alarm's name is read once. An alarm that is not red is ignored.
 #[tokio::test]
 async fn an_alarm_of_a_vm_that_runs_is_a_warning() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -241,7 +241,7 @@ async fn an_alarm_of_a_vm_that_runs_is_a_warning() {
     assert_eq!(row().await, quiet);
 }
 
-/// A copy that a person makes of a VM of ours has its mark, and another UUID and name.
+/// A person's copy of our VM has its mark, but another UUID and name.
 #[tokio::test]
 async fn a_copy_of_our_vm_is_not_ours() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -274,7 +274,7 @@ async fn a_clone_that_takes_long_is_waited_for_and_can_be_given_up() {
     assert_eq!((machine.see(&*driver).await, endpoint.count().await), (Observed::Absent, 0));
 }
 
-/// Requests of a whole life, counted where they leave, without the login and what is known of image and places for a minute.
+/// Counts the requests of a whole life at the wire, without the login and without the lookups of image and places that are cached.
 #[tokio::test]
 async fn a_life_takes_few_requests() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -293,7 +293,7 @@ async fn a_life_takes_few_requests() {
     let text = format!("create {create:?}\ndetach {detach:?}\ndelete {delete:?}");
     let changes: Vec<_> = [&create, &detach, &delete].into_iter().flatten().filter(|name| name.ends_with("_Task")).copied().collect();
     assert_eq!(changes, ["CloneVM_Task", "PowerOnVM_Task", "ReconfigVM_Task", "PowerOffVM_Task", "Destroy_Task"], "{text}");
-    // A task may be looked at more than once before it is done.
+    // A task may be polled more than once before it is done.
     let once = [create, detach, delete].map(|mut requests| {
         requests.dedup();
         requests.len()
@@ -303,7 +303,7 @@ async fn a_life_takes_few_requests() {
     assert_eq!(requests.take(), ["RetrievePropertiesEx"], "at rest, for all machines");
 }
 
-/// The vCenter tells of a change at once, through the connections as production uses them, and also after the session has ended.
+/// The vCenter reports a change at once, through the connections that production uses, and also after the session has ended.
 #[tokio::test]
 async fn a_change_is_told_without_a_listing() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -317,7 +317,7 @@ async fn a_change_is_told_without_a_listing() {
     let (key, mut hints) = (ObjectKey::new("lab", "one"), drivers.hints());
     vcenter.requests();
     drivers.admit(&key, Some(jiff::Timestamp::UNIX_EPOCH));
-    // The change may come before the vCenter has been asked to tell of changes: then there is another.
+    // The change may come before the request for updates: then another change follows.
     let mut hinted = async |number: u32| {
         for more in 0..200 {
             let values = json!({"guestinfo.capw.report": format!("{number} {more}")});

@@ -1,4 +1,4 @@
-//! What a user may choose: images of content libraries, VM groups, and CDs.
+//! The choices of a user: images of content libraries, VM groups, and CDs.
 
 use std::sync::Arc;
 

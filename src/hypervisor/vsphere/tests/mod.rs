@@ -1,4 +1,4 @@
-//! The vSphere driver against the contract of every driver, at govmomi's simulator; and what only this one does.
+//! The vSphere driver against the contract of every driver, at govmomi's simulator, and the tests of this driver alone.
 
 mod behaviour;
 mod choices;
@@ -33,11 +33,11 @@ struct VsphereEndpoint {
     vcenter: Arc<Vcenter>,
     folder: String,
     seed: SeedKind,
-    /// Shared by all drivers, if changes are told.
+    /// Shared by all drivers, if the vCenter pushes changes.
     session: Option<Told>,
 }
 
-/// A session in which the vCenter tells of changes in the folder, by requests that no test counts.
+/// A session in which the vCenter reports changes in the folder, by requests that no test counts.
 struct Told {
     sessions: Sessions,
     driver: VsphereDriver,
@@ -52,14 +52,14 @@ impl VsphereEndpoint {
         Self { vcenter: vcenter.clone(), folder, seed: SeedKind::GuestInfo, session: None }
     }
 
-    /// One whose machines get their data on a CD.
+    /// An endpoint whose machines get their data on a CD.
     fn with_drive(vcenter: &Arc<Vcenter>) -> Self {
         let mut endpoint = Self::new(vcenter);
         endpoint.seed = SeedKind::Drive;
         endpoint
     }
 
-    /// One whose changes are told, as in production.
+    /// An endpoint whose changes are pushed, as in production.
     fn told(vcenter: &Arc<Vcenter>) -> Self {
         let mut endpoint = Self::new(vcenter);
         let sessions = Sessions::default();
@@ -79,7 +79,7 @@ impl VsphereEndpoint {
         endpoint
     }
 
-    /// Waits until what was told is so.
+    /// Waits until the cache fulfils the condition.
     async fn until(&self, is_so: impl Fn(&Mirror) -> bool) {
         let mirror = self.session.as_ref().unwrap().driver.client.mirror();
         let mut news = mirror.news();
@@ -113,7 +113,7 @@ impl VsphereEndpoint {
     }
 }
 
-/// The next endpoint has machines of the same names, and UUIDs are looked for in the whole vCenter.
+/// The next endpoint has machines of the same names, and a search for a UUID covers the whole vCenter.
 impl Drop for VsphereEndpoint {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -136,7 +136,7 @@ impl TestEndpoint for VsphereEndpoint {
         self.with(Vsphere { server: "127.0.0.1:1".into(), ..self.settings() }, Arc::new(|_| Fate::Pass))
     }
 
-    /// The simulator admits anything.
+    /// The simulator never refuses a VM.
     fn small(&self) -> Option<Arc<dyn Driver>> {
         None
     }

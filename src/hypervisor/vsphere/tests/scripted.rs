@@ -1,4 +1,4 @@
-//! Answers that the simulator does not give, and a vCenter does: each request is answered by a script.
+//! Answers that a vCenter gives and the simulator does not: a script answers each request.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::hypervisor::wire::{Fate, Wire};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{Journal, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
 
-/// What a request is answered with.
+/// The answer to a request.
 enum Reply {
-    /// Values that are returned.
+    /// The returned values.
     Ok(String),
     Fault(&'static str, &'static str),
     Status(u16),
@@ -26,7 +26,7 @@ enum Reply {
 
 type Script = Arc<dyn Fn(&str, &str) -> Option<Reply> + Send + Sync>;
 
-/// A vCenter in which everything is found, unless the script says otherwise.
+/// A vCenter in which every search succeeds, unless the script says otherwise.
 fn usual(method: &str, body: &str) -> Reply {
     let reference = |kind: &str, id: &str| format!("<returnval type=\"{kind}\">{id}</returnval>");
     let object = |kind: &str, properties: &str| format!("<returnval><objects><obj type=\"{kind}\">{kind}-1</obj>{properties}</objects></returnval>");
@@ -125,7 +125,7 @@ async fn permissions_that_are_missing_are_named_and_what_may_not_be_read_is_not_
     assert_eq!(lacks[0], "VirtualMachine.Inventory.Delete on the folder");
     assert!(lacks.iter().all(|text| !text.contains("System.Read")), "{lacks:?}");
 
-    // The VM is seen, its mark is not.
+    // The VM is visible, its mark is not.
     let hidden = |method: &str, body: &str| {
         match method {
         "FindByUuid" => Some(Reply::Ok("<returnval type=\"VirtualMachine\">vm-1</returnval>".into())),
@@ -146,7 +146,7 @@ async fn another_vcenter_at_the_address_is_not_believed() {
             *told.lock() += 1;
             (*told.lock() > 1).then(|| Reply::Ok(service_content("two")))
         }
-        // It was reinstalled: it knows no session.
+        // The vCenter was reinstalled: it knows no session.
         "FindByUuid" if body.contains("FindByUuid") => Some(Reply::Fault("NotAuthenticated", "The session is not authenticated.")),
         _ => None,
     })
@@ -181,7 +181,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
         .await;
         let machine = machine();
         assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
-        // As production does: the failure and the journal without the task are stored in one write.
+        // As in production, one write stores the failure and the journal without the task.
         let error = machine.advance(&driver).await.unwrap_err();
         assert!(error.label() == class && error.to_string().contains(text), "{fault}: {error:?}");
         assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })), "the cause may be gone");
@@ -189,7 +189,7 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
     }
 }
 
-/// Near its end as at its beginning: nothing is made twice, and the next try begins when the failure was told.
+/// At the end of the clone as at its beginning: nothing is created twice, and the next try begins after the failure was reported.
 #[tokio::test]
 async fn a_clone_that_fails_at_its_end_says_why_and_is_tried_again() {
     let (clones, looks) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
@@ -220,7 +220,7 @@ async fn a_clone_that_fails_at_its_end_says_why_and_is_tried_again() {
     assert_eq!(*clones.lock(), 2);
 }
 
-/// It was there a moment ago. Whether the vCenter says so at once or by its task, the image is checked again.
+/// The snapshot existed a moment ago. Whether the vCenter reports the loss at once or by its task, the image is checked again.
 #[tokio::test]
 async fn a_snapshot_that_vanishes_is_told_at_the_next_try() {
     for by_task in [false, true] {
@@ -258,7 +258,7 @@ async fn a_snapshot_that_vanishes_is_told_at_the_next_try() {
     }
 }
 
-/// While its services start it is unreachable; then it knows neither the session nor the task, and the machine is made all the same.
+/// While its services start, the vCenter is unreachable; then it knows neither the session nor the task, and the machine is created anyway.
 #[tokio::test]
 async fn a_vcenter_that_restarts_during_a_clone_is_waited_for() {
     let phase = Arc::new(Mutex::new("before"));
@@ -320,7 +320,7 @@ async fn replies_that_are_lost_torn_or_of_a_server_that_starts_are_told_apart() 
     assert_eq!(absent, Ok(Observed::Absent));
 }
 
-/// A VM whose datastore is gone has a name and nothing else: it is neither ours nor foreign, and is not touched.
+/// A VM whose datastore is lost has only a name: it is neither ours nor foreign, and is not touched.
 #[tokio::test]
 async fn a_vm_that_cannot_be_read_is_told_and_waited_for() {
     let inaccessible = |method: &str, body: &str| {
@@ -340,7 +340,7 @@ async fn a_vm_that_cannot_be_read_is_told_and_waited_for() {
     }
 }
 
-/// A guest takes its time to shut down, and one without VMware Tools does not hear it: only that one is asked with every look.
+/// A guest with VMware Tools gets a shutdown request once in a while; a guest without VMware Tools gets a request at every pass.
 #[tokio::test]
 async fn a_guest_that_shuts_down_is_asked_once_in_a_while() {
     for (has_tools, within, later) in [(true, 1, 2), (false, 3, 4)] {

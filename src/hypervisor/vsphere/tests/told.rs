@@ -1,4 +1,4 @@
-//! What changes is told by the vCenter: what that saves, and what it must not cost.
+//! Changes that the vCenter pushes: the requests that they save, and the safety that they must not cost.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::vm::{Power, Seeded, StopMode};
 
 const STEPS: usize = 10;
 
-/// The requests of a whole life, beside the one that waits for what is told. A vCenter starts a clone by itself; the simulator does not.
+/// The requests of a whole life, beside the request that waits for updates. A vCenter starts a clone automatically; the simulator does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_life_takes_seven_requests_and_rest_takes_none() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
     let endpoint = VsphereEndpoint::told(&vcenter);
     let (driver, requests) = Requests::of(&endpoint);
-    // What is found for all machines: the places, the image, its network.
+    // Lookups that serve all machines: the places, the image, its network.
     assert!(Machine::at(&endpoint, "first").create(&*driver, STEPS).await);
     for (name, how, of_delete) in [
         ("hard", StopMode::Hard, ["RetrievePropertiesEx", "PowerOffVM_Task", "Destroy_Task"]),
@@ -39,7 +39,7 @@ async fn a_life_takes_seven_requests_and_rest_takes_none() {
     }
 }
 
-/// What is told is behind: a VM whose mark was changed, or that was replaced, is not destroyed on the word of yesterday.
+/// The cache is behind: a VM whose mark was changed, or that was replaced, is not destroyed because of old cached state.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_told_is_read_again_before_anything_is_destroyed() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -55,7 +55,7 @@ async fn what_was_told_is_read_again_before_anything_is_destroyed() {
     assert_eq!(endpoint.machine(&machine.key).unwrap().power, "poweredOn");
 }
 
-/// What people do is told, and seen without a request.
+/// Changes by people are pushed, and observed without a request.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_people_do_is_told() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
@@ -76,7 +76,7 @@ async fn what_people_do_is_told() {
     assert!(requests.take().contains(&"FindByUuid"), "that it is gone is proven, not told");
 }
 
-/// After the session has ended nothing is told until there is a new one, and everything is asked for meanwhile.
+/// After the session has ended no updates arrive until a new session begins, and all state is requested until then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_ends_takes_what_was_told_with_it() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };

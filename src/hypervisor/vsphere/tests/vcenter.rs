@@ -1,4 +1,4 @@
-//! A vCenter of its own for tests: govmomi's simulator, with a front that is as strict as a vCenter, and govmomi's client to look at it.
+//! A separate vCenter for each test: govmomi's simulator, with a front that is as strict as a vCenter, and govmomi's client to inspect it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use crate::hypervisor::login::Login;
 pub struct Vcenter {
     process: Child,
     commands: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
-    /// Its address.
+    /// The address of the server.
     pub server: String,
     authority: Authority,
     directory: TempDir,
@@ -42,7 +42,7 @@ pub struct Machine {
 }
 
 impl Vcenter {
-    /// `None`, and why, if the program is not there.
+    /// Starts a vCenter; `None`, with the reason, if the program is missing.
     pub fn start() -> Option<Self> {
         let program = program("vcsim")?;
         let directory = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ impl Vcenter {
         Login::new("lab/vcenter".into(), values.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into())
     }
 
-    /// Has a command carried out by govmomi's client.
+    /// Runs a command in govmomi's client.
     pub fn ask(&self, command: Value) -> Value {
         let mut commands = self.commands.lock();
         let (input, output) = &mut *commands;
@@ -96,7 +96,7 @@ impl Vcenter {
         serde_json::from_value(self.ask(json!({"do": "vms", "folder": folder}))).unwrap()
     }
 
-    /// What is in a file, e.g. `[LocalDS_0] vm/seed.iso`.
+    /// The content of a file, e.g. `[LocalDS_0] vm/seed.iso`.
     pub fn file(&self, name: &str) -> Option<Vec<u8>> {
         let (_, path) = name.split_once("] ").unwrap();
         let (directory, file) = path.split_once('/').unwrap();
@@ -104,7 +104,7 @@ impl Vcenter {
         Some(STANDARD.decode(content.as_str().unwrap()).unwrap()).filter(|content| !content.is_empty())
     }
 
-    /// The requests since the last call, by method, as the server counts them.
+    /// The requests since the last call, by method, as counted by the server.
     pub fn requests(&self) -> std::collections::BTreeMap<String, u32> {
         serde_json::from_value(self.ask(json!({"do": "requests"}))).unwrap()
     }

@@ -1,7 +1,7 @@
-//! Which certificate request of a joining node is approved (`docs/design/faults.md#certificate-requests`). Pure.
+//! Decides which certificate request of a joining node is approved (`docs/design/faults.md#certificate-requests`). Pure.
 //!
-//! The source of truth for the name is the machine, never the request: a token of one machine cannot make a node of another
-//! name. Anything that is not exactly what a kubelet of this machine would ask for is refused and left for a person.
+//! The source of truth for the name is the machine, never the request: a token of one machine cannot create a node of another
+//! name. A request that differs in any way from what the kubelet of this machine would send is refused and left for a person.
 
 mod content;
 pub mod serving;
@@ -17,37 +17,37 @@ const TOKEN_USER: &str = "system:bootstrap:";
 const NODE_USER: &str = "system:node:";
 const NODE_GROUP: &str = "system:nodes";
 
-/// What the request of one machine must be.
+/// The required content of one machine's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The public half of the token that was made for this very machine.
+    /// The public half of the token that was created for exactly this machine.
     pub token_id: String,
     /// Host name of the machine and name of its Node.
     pub host_name: String,
-    /// The provider ID that the kubelet registers with; `None` when it is not known, then no Node may exist yet.
+    /// The provider ID that the kubelet registers with. `None` when it is not known: then no Node may exist yet.
     pub provider_id: Option<String>,
     /// The key for which a certificate was approved with this token.
     pub approved_key: Option<Key>,
-    /// Who got a certificate for this name from another approver.
+    /// The user whose certificate for this name another approver has approved.
     pub taken_by: Option<String>,
 }
 
-/// What to do with a request.
+/// The verdict on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Approve,
-    /// It has nothing to do with this machine, or it is decided already.
+    /// The request does not concern this machine, or it is decided already.
     Ignore,
-    /// It uses the token or claims the name of this machine and is not what its kubelet would send.
+    /// The request uses the machine's token or claims the machine's name, but is not what the machine's kubelet would send.
     Refuse(String),
 }
 
-/// The id of the bootstrap token that a request was made with.
+/// The id of the bootstrap token that a request was sent with.
 pub fn token_of(request: &CertificateSigningRequest) -> Option<String> {
     request.spec.username.as_deref()?.strip_prefix(TOKEN_USER).map(str::to_owned)
 }
 
-/// Whether someone has approved or refused it already, so that there is nothing to judge.
+/// Whether the request was already approved or refused, so that nothing is left to judge.
 pub fn is_decided(request: &CertificateSigningRequest) -> bool {
     let Some(status) = &request.status else { return false };
     let decided =
@@ -55,7 +55,7 @@ pub fn is_decided(request: &CertificateSigningRequest) -> bool {
     status.certificate.as_ref().is_some_and(|c| !c.0.is_empty()) || status.conditions.iter().flatten().any(decided)
 }
 
-/// Whether it was approved, by whomever.
+/// Whether the request was approved, by any approver.
 pub fn is_approved(request: &CertificateSigningRequest) -> bool {
     let conditions = request.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|c| c.type_ == "Approved")
@@ -66,7 +66,7 @@ pub fn key_of(request: &CertificateSigningRequest) -> Option<Key> {
     Content::read(&request.spec.request.0).ok().map(|content| content.key)
 }
 
-/// The node whose name a request asks for, unless that node itself asks: it renews its certificate, which is the business of
+/// The node whose name a request claims. `None` if the node itself sends the request: it renews its certificate, which is the job of
 /// kube-controller-manager.
 pub fn claimed_node(request: &CertificateSigningRequest) -> Option<String> {
     let content = Content::read(&request.spec.request.0).ok()?;
@@ -98,7 +98,7 @@ pub fn judge(request: &CertificateSigningRequest, expected: &Expected, node: Opt
     }
 }
 
-/// Exactly those of a kubelet; one with an RSA key asks for key encipherment too.
+/// Checks that the usages are exactly a kubelet's. A kubelet with an RSA key requests key encipherment too.
 fn has_usages(request: &CertificateSigningRequest, content: &Content, purpose: &str) -> Result<(), String> {
     let mut usages: Vec<&str> = request.spec.usages.iter().flatten().map(String::as_str).collect();
     usages.sort_unstable();
@@ -132,7 +132,7 @@ fn check(request: &CertificateSigningRequest, content: &Content, node_user: &str
     Ok(())
 }
 
-/// One machine has one key: a second one is that of a program that has read the machine's token.
+/// Checks that the key is the machine's only one: a second key is that of a program that has read the machine's token.
 fn first(expected: &Expected, content: &Content) -> Result<(), String> {
     let name = &expected.host_name;
     if let Some(who) = &expected.taken_by {
@@ -148,7 +148,7 @@ fn first(expected: &Expected, content: &Content) -> Result<(), String> {
     }
 }
 
-/// A name that is in use may only be that of this very machine.
+/// Checks that a name in use belongs to this very machine.
 fn bound(expected: &Expected, node: Option<&Node>) -> Result<(), String> {
     let Some(node) = node else { return Ok(()) };
     let of = node.spec.as_ref().and_then(|s| s.provider_id.as_deref()).filter(|id| !id.is_empty());

@@ -1,4 +1,4 @@
-//! What comes next for a WindowsBootstrapConfig ([`step`]), and which certificates its machine gets ([`csr`]). Pure.
+//! Decides the next step of a WindowsBootstrapConfig ([`step`]), and which certificates its machine gets ([`csr`]). Pure.
 
 pub mod csr;
 pub mod outcome;

@@ -1,4 +1,4 @@
-//! What is reported after data or token could, or could not, be made; and when a configuration may go.
+//! The reports after the data or the token was created, or could not be; and when a configuration may be released.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::domain::decision::Decision;
 use crate::domain::fault::Fault;
 
-/// What a person can fix outside the configuration is checked again after this time.
+/// A fault that a person can fix outside the configuration is checked again after this time.
 const RECHECK: Duration = Duration::from_secs(10);
 
-/// Why the bootstrap data cannot be made.
+/// Why the bootstrap data cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataProblem {
     TooLarge,
     Incompatible,
     InvalidSpec,
-    /// A Secret or ConfigMap that the spec names is not there, or lacks a key.
+    /// A Secret or ConfigMap that the spec names does not exist, or lacks a key.
     ValueMissing,
     /// A Secret of another owner has the name of the bootstrap Secret.
     SecretTaken,
@@ -37,13 +37,13 @@ pub fn not_made(problem: DataProblem, message: String) -> Decision<()> {
     Decision { step: (), conditions: vec![Desired::no(ConditionType::Ready, why, message)], requeue_after }
 }
 
-/// Whether the last report was that a Secret of another owner has the name: then that is looked at before anything is written.
+/// Whether the last report was that a Secret of another owner has the name. That Secret is then read before anything is written.
 pub fn was_taken(object: &WindowsBootstrapConfig) -> bool {
     let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     condition::find(conditions, ConditionType::Ready).is_some_and(|ready| ready.reason == Reason::SecretConflict)
 }
 
-/// Token and Secret are there; `warnings` of the rules, or empty.
+/// Token and Secret exist. `warnings` come from the rules; empty if there are none.
 pub fn made(warnings: String) -> Decision<()> {
     Decision::new(())
         .with_condition(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready).with_message(warnings))
@@ -51,7 +51,7 @@ pub fn made(warnings: String) -> Decision<()> {
         .with_condition(Desired::yes(ConditionType::Ready, Reason::Ready))
 }
 
-/// The Machine has its data already.
+/// The Machine already has its data.
 pub fn restored() -> Decision<()> {
     Decision::new(())
         .with_condition(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready))
@@ -66,7 +66,7 @@ fn token_valid() -> Desired {
     Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid)
 }
 
-/// The node has its certificate. It may lose it until it has `joined`, and no second one is issued.
+/// The node has its certificate. It may lose the certificate until it has `joined`, and no second one is issued.
 pub fn token_used(joined: bool) -> Decision<()> {
     let used = Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenUsed);
     Decision::new(()).with_condition(used.with_message(if joined {
@@ -86,7 +86,7 @@ pub fn token_expired(object: &WindowsBootstrapConfig) -> Decision<()> {
     Decision::new(()).with_condition(no(ConditionType::JoinCredentialValid)).with_condition(no(ConditionType::Ready))
 }
 
-/// It is being deleted, and its token would outlive it.
+/// The configuration is being deleted, and its token would outlive it.
 pub fn held(object: &WindowsBootstrapConfig, fault: Fault, cause: &str) -> Decision<()> {
     let expires =
         object.status.as_ref().and_then(|s| s.token_expires_at.as_ref()).map(|at| format!(", at the latest at {}", at.0)).unwrap_or_default();
@@ -94,9 +94,9 @@ pub fn held(object: &WindowsBootstrapConfig, fault: Fault, cause: &str) -> Decis
     Decision::new(()).with_condition(Desired::no(ConditionType::Ready, fault.reason(), message))
 }
 
-/// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired. The
-/// last report of a token may have been lost, but nothing is made or extended once the deletion is asked for. Without a report and
-/// without a kubeconfig there is nothing to wait for.
+/// Whether a configuration may be released although its token may still exist: the cluster cannot be used, and the token has expired. The
+/// last report of a token may have been lost, but no token is created or extended after the deletion was requested. Without a report and
+/// without a kubeconfig, there is nothing to wait for.
 pub fn may_leave_token(object: &WindowsBootstrapConfig, fault: Option<Fault>, now: Timestamp) -> bool {
     let Some(fault) = fault else { return false };
     let reported = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref()).map(|expires| expires.0);
@@ -145,10 +145,10 @@ mod tests {
         let before = Some("2026-01-01T00:05:00Z");
         for (expires, fault, now, expected) in [
             (before, Some(Fault::Unreachable), "2026-01-01T00:10:00Z", true),
-            // It may have been extended, and the report was lost.
+            // The token may have been extended, and the report was lost.
             (before, Some(Fault::Unreachable), "2026-01-01T00:09:59Z", false),
             (Some("2026-01-01T00:20:00Z"), Some(Fault::Unreachable), "2026-01-01T00:10:00Z", false),
-            // It may have been made, and the report was lost.
+            // The token may have been created, and the report was lost.
             (None, Some(Fault::Unreachable), "2026-01-01T00:09:59Z", false),
             (None, Some(Fault::Unreachable), "2026-01-01T00:10:00Z", true),
             (None, Some(Fault::KubeconfigMissing), "2026-01-01T00:00:00Z", true),

@@ -1,4 +1,4 @@
-//! WindowsBootstrapConfig: when to make the token, the Secret and the report, and when the token goes
+//! WindowsBootstrapConfig: when to create the token, the Secret and the report, and when to delete the token
 //! (`docs/design/cluster-api.md#bootstrap-configuration`, `docs/design/faults.md#the-bootstrap-token`).
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::domain::identity::{NodeIdentity, future_provider_id};
 use crate::domain::owner::{NodeRequest, Owner, TargetCluster, data_secret};
 use crate::guards::Guard;
 
-/// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
+/// The time the kubelet gets to fetch its certificate with the token, in a watch that it may have to reopen.
 const FETCH_SECONDS: i64 = 10;
 
 /// Everything that the decision depends on.
@@ -27,18 +27,18 @@ pub struct ObservedConfig<'a> {
     pub object: &'a WindowsBootstrapConfig,
     pub owner: &'a Owner,
     pub cluster: Option<&'a TargetCluster>,
-    /// The machine that will get the data, if it is one of ours.
+    /// The machine that will get the data, if it is a WindowsMachine.
     pub infrastructure: Infrastructure<'a>,
     /// Since when a client certificate is known to be issued for the token of this machine.
     pub certificate_issued: Option<Timestamp>,
 }
 
-/// Who makes the VM.
+/// Who creates the VM.
 #[derive(Clone, Debug)]
 pub enum Infrastructure<'a> {
-    /// Another provider: identity and host name of the node are its own.
+    /// Another provider, which chooses the identity and the host name of the node.
     Foreign,
-    /// A WindowsMachine that is not there yet.
+    /// A WindowsMachine that does not exist yet.
     Unseen,
     Ours(&'a WindowsMachine),
 }
@@ -48,26 +48,26 @@ pub enum Infrastructure<'a> {
 pub enum BootstrapStep {
     Ignore,
     Wait,
-    /// Store the finalizer before anything is made in the workload cluster.
+    /// Store the finalizer before anything is created in the workload cluster.
     Adopt,
-    /// The Machine has its data already (after `clusterctl move` or a restore): report that, make nothing.
+    /// The Machine already has its data (after `clusterctl move` or a restore): report that, create nothing.
     Restore {
         secret: String,
     },
-    /// Make the token (or find the one made before), then the Secret, then report. Each part finds what an earlier try left.
+    /// Create the token (or find the earlier one), then the Secret, then report. Each part finds what an earlier try left.
     MakeData {
         endpoint: Endpoint,
     },
-    /// The token is good until then.
+    /// The token is valid until then.
     ExtendToken {
         expires: Timestamp,
     },
     /// The token was used, or it is too old.
     DeleteToken {
-        /// It is too old, and its machine has not joined.
+        /// The token is too old, and its machine has not joined.
         expired: bool,
     },
-    /// The object goes: remove the token and the requests that were made with it.
+    /// The object is deleted: remove the token and the requests that were sent with it.
     CleanUp,
 }
 
@@ -75,7 +75,7 @@ pub fn decide(s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep>
     match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
         Gate::Closed => Decision::new(BootstrapStep::Ignore),
         Gate::Paused(why) => Decision::new(BootstrapStep::Wait).with_condition(paused_condition(Some(why))),
-        // The status may not know what was made: a crash before the report, or a move to another management cluster.
+        // The status may not list all that was created, because of a crash before the report or a move to another management cluster.
         Gate::Leaving => Decision::new(BootstrapStep::CleanUp),
         Gate::Open { ours } => decide_life(s, ours, now),
     }
@@ -84,15 +84,15 @@ pub fn decide(s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep>
 fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
     let Some(owner) = s.owner.request() else {
         if data_secret(s.object).is_some() {
-            // Nothing is to be made any more, and nothing of it has become untrue.
+            // Nothing is to be created any more, and the status is still true.
             return Decision::new(BootstrapStep::Wait);
         }
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine, or the pool that owns it, is not there (yet)", s, now);
     };
     match data_secret(s.object) {
-        // A Cluster that is not there may be paused.
+        // A Cluster that does not exist (yet) may be paused.
         Some(_) if s.cluster.is_none() => Decision::new(BootstrapStep::Wait),
-        // Something took the finalizer away: without it, a token may outlive its machine.
+        // The finalizer was removed by something else. Without it, a token may outlive its machine.
         Some(_) if !ours && Guard::ConfigFinalizer.holds() => Decision::new(BootstrapStep::Adopt),
         Some(_) => keep_token(s, owner, now),
         None => make_data(s, owner, ours, now),
@@ -100,7 +100,7 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
 }
 
 fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
-    // It may be paused.
+    // A Cluster that does not exist (yet) may be paused.
     let Some(cluster) = s.cluster else {
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Cluster is not there (yet)", s, now);
     };
@@ -114,7 +114,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
         ));
     }
-    // Said at once: no wait makes versions go together.
+    // Reported at once: no wait makes incompatible versions compatible.
     if let Some(Err(wrong)) = owner.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
         return Decision::new(BootstrapStep::Wait).with_condition(Desired::no(ConditionType::Ready, Reason::Incompatible, wrong.to_string()));
     }
@@ -132,7 +132,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
     let Some(endpoint) = &cluster.endpoint else {
         return waiting(Reason::WaitingForControlPlaneInitialized, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
     };
-    // Its node begins with the taint of a network that is still to come, or without.
+    // The pod network decides whether the Node starts with the taint of a network that is still to come.
     if cluster.pod_network.is_none() {
         let message = format!(
             "the WindowsCluster of Cluster {} is to bring the pod network to Windows nodes, and has not read yet which one it is; see its condition \
@@ -144,7 +144,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
     let wait = |what: &str| waiting(Reason::Provisioning, format!("WindowsMachine {} {what}", owner.infrastructure.name), s, now);
     match s.infrastructure {
         Infrastructure::Unseen => return wait("is not there (yet)"),
-        // Its provider ID goes into the kubelet's configuration, and needs the hypervisor.
+        // The kubelet's configuration holds the provider ID, which depends on the hypervisor.
         Infrastructure::Ours(machine) if future_provider_id(machine).is_none() => return wait("has no hypervisor yet; see its conditions"),
         _ => {}
     }
@@ -154,12 +154,12 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
     Decision::new(BootstrapStep::MakeData { endpoint: endpoint.clone() })
 }
 
-/// Whether nothing that a cluster lacks keeps its machines from their data.
+/// Whether the cluster has everything that its machines need for their data.
 pub fn may_have_data(cluster: &TargetCluster) -> bool {
     cluster.infrastructure_provisioned && cluster.control_plane_initialized && cluster.endpoint.is_some() && cluster.pod_network.is_some()
 }
 
-/// While the machine has not joined, its token lives; not longer, and not forever.
+/// Keeps the token alive while the machine has not joined, but not beyond the maximum age.
 fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> Decision<BootstrapStep> {
     let Some((created, expires)) = live_token(s.object) else {
         return Decision::new(BootstrapStep::Wait);
@@ -183,7 +183,7 @@ fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> De
     if left * 2 <= ttl && next > expires {
         return Decision::new(BootstrapStep::ExtendToken { expires: next });
     }
-    // Requeue at half its life, or at the end.
+    // Requeue at half the token's life, or at the end.
     let look = (left - ttl / 2).max(1).min(seconds(now, last).max(1));
     Decision::new(BootstrapStep::Wait).requeue_after(Duration::from_secs(look.unsigned_abs()))
 }
@@ -192,7 +192,7 @@ fn seconds_signed(since: Timestamp, now: Timestamp) -> i64 {
     now.duration_since(since).as_secs()
 }
 
-/// Creation and expiry of the token, while there is one to keep.
+/// Creation and expiry of the token, while there is a token to keep.
 fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)> {
     let status = object.status.as_ref()?;
     status.token_id.as_ref().filter(|_| !is_token_gone(object))?;
@@ -200,23 +200,23 @@ fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)>
     Some((time(&status.token_created_at)?, time(&status.token_expires_at)?))
 }
 
-/// Whether the token was deleted, because it was used or got too old; it is never made again.
+/// Whether the token was deleted because it was used or too old. Such a token is never recreated.
 pub fn is_token_gone(object: &WindowsBootstrapConfig) -> bool {
     let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenUsed || c.reason == Reason::TokenExpired)
 }
 
-/// The public half of the token of this object: known before it is made, so that a retry finds it.
+/// The public half of this object's token. It is known before the token is created, so that a retry finds the token.
 pub fn token_id(object: &WindowsBootstrapConfig) -> String {
     let stored = object.status.as_ref().and_then(|s| s.token_id.clone());
     stored.unwrap_or_else(|| base36(object.metadata.uid.as_deref().unwrap_or_default().as_bytes(), 6))
 }
 
-/// The Node that goes with a cluster that is being deleted. Cluster API deletes the Node of a Machine unless the Cluster is being
-/// deleted, as it expects the API server to go too. Where it stays, the Node is ours to remove.
+/// The Node to delete with a Cluster that is being deleted. Cluster API deletes the Node of a Machine unless the Cluster is being
+/// deleted, because it expects the API server to be removed too. Where the API server stays, CAPW must delete the Node.
 ///
-/// Core takes the Node that names the provider ID: it must have the machine's name too. The WindowsMachine is gone by now, but a name
-/// that it may not shorten is one that needs no shortening. A Cluster that is deleted at once leaves core no time to find the Node.
+/// Core accepts any Node with the provider ID; here, the Node must have the machine's name too. The WindowsMachine is deleted by now, but a
+/// name that must not be shortened needs no shortening. If the Cluster is deleted at once, core has no time to find the Node.
 pub fn node_to_delete(request: &NodeRequest) -> Option<NodeIdentity> {
     let provider_id = ProviderId::parse(request.provider_id.as_deref()?).ok()?;
     let name = HostName::choose(&request.infrastructure.name, provider_id.vm, HostNamePolicy::Auto).ok()?;

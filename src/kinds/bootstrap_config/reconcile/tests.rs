@@ -81,7 +81,7 @@ async fn the_finalizer_is_stored_before_anything_is_made() {
     assert_eq!((&metadata["finalizers"], &metadata["annotations"][MADE_FOR_ANNOTATION]), (&json!([FINALIZER]), &json!("c1")));
 }
 
-/// Whatever becomes of the label of a configuration, its token is in the cluster that it was made for.
+/// Whatever happens to the label of a configuration, its token is in the cluster for which it was created.
 #[tokio::test]
 async fn a_token_goes_although_the_label_of_its_cluster_was_removed() {
     let adopted = json!({"finalizers": [FINALIZER], "labels": null, "annotations": {MADE_FOR_ANNOTATION: "c1"}});
@@ -152,7 +152,7 @@ async fn nothing_is_made_in_the_own_cluster_without_a_pool_that_owns_the_machine
     }
 }
 
-/// After a restore without status the object has another UID, and computes another id than that of its token.
+/// After a restore without status, the object has another UID, and computes another id than the token's.
 #[tokio::test]
 async fn a_token_of_a_standalone_pool_that_was_never_reported_is_found_by_its_label() {
     let joins = json!({JOINS_ANNOTATION: "secret/c1-kubeconfig/value"});
@@ -194,10 +194,10 @@ async fn it_stays_and_says_until_when_while_its_token_may_be_used() {
     assert!(message.contains("has expired, at the latest at 2026-01-01T02:00:00Z: Secret lab/c1-kubeconfig"), "{message}");
 }
 
-/// Its node may ask for a certificate meanwhile, and half the life of a token is long.
+/// The node may request a certificate in the time between two passes, and half the life of a token is long.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again_soon() {
-    // The first request asks which cluster it is.
+    // The first request finds out the identity of the cluster.
     let failing = Some((0, Fault::GivenUp { is_done: false }));
     let server = Arc::new(Mutex::new(Server { failing, ..Server::holding([]) }));
     let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig(), kubeconfig()], connect(&server));
@@ -218,7 +218,7 @@ async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again
     }
 }
 
-/// CAPW died before it reported the Secret, and had its data to make again after the token cleaner took the token.
+/// CAPW crashed before it reported the Secret, and had to render the data again after the token cleaner deleted the token.
 #[tokio::test]
 async fn a_secret_that_was_not_reported_is_brought_up_to_date() {
     const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
@@ -239,7 +239,7 @@ async fn a_secret_that_was_not_reported_is_brought_up_to_date() {
     }
 }
 
-/// What is asked of the workload cluster, which has these objects besides.
+/// The requests to a workload cluster that also has these objects.
 async fn asked(
     caches: Caches,
     others: Vec<Value>,
@@ -258,7 +258,7 @@ async fn asked(
     server.lock().asked.clone()
 }
 
-/// Core deletes the Node of a machine of a Cluster that stays, after it was drained.
+/// If the Cluster stays, core deletes the Node of a machine after the drain.
 #[tokio::test]
 async fn a_node_goes_with_the_configuration_only_if_its_cluster_goes() {
     let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("w"));

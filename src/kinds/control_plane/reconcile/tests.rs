@@ -37,7 +37,7 @@ async fn a_kubeconfig_that_is_missing_is_reported() {
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Available" && c["reason"] == "KubeconfigMissing"), "{conditions}");
 }
 
-/// The rights are many requests, which the pass that finds them all does not leave to be made again.
+/// The rights take many requests. The pass that finds them all must also publish, so that no later pass repeats the requests.
 #[tokio::test]
 async fn a_new_kubeconfig_is_asked_and_published_in_one_pass() {
     const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
@@ -74,7 +74,7 @@ async fn a_new_kubeconfig_is_asked_and_published_in_one_pass() {
     assert_eq!((&status["clusterUID"], &status["version"], &status["observedGeneration"]), (&json!("w"), &json!("v1.36.3"), &json!(2)), "{status:#}");
 }
 
-/// It is the last that has the kubeconfig: whatever request fails, it stays until nothing needs that.
+/// The object is the last one that has the kubeconfig: whatever request fails, it stays until nothing needs the kubeconfig.
 #[tokio::test]
 async fn it_goes_after_what_was_brought_to_windows_nodes() {
     const CLUSTERS: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/clusters";
@@ -112,12 +112,12 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
         (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", true)]), waits()], requeued),
         (vec![clusters(false), windows_clusters(vec![unreadable("c1", false), unreadable("c2", true)]), released()], Ok(Outcome::done())),
         (vec![clusters(false), windows_clusters(vec![unreadable("c1", true)]), waits()], requeued),
-        // The Cluster is gone, and takes the WindowsCluster with it.
+        // The Cluster was deleted, and the WindowsCluster is deleted with it.
         (vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![windows_cluster("c1", true)]), waits()], requeued),
         (vec![clusters(true), windows_clusters(vec![]), waits()], Ok(Outcome::done())),
-        // The infrastructure is that of another provider.
+        // The infrastructure belongs to another provider.
         (vec![clusters(false), page(), groups(&["apps", "controlplane.cluster.x-k8s.io"]), released()], Ok(Outcome::done())),
-        // Not the API server may have answered.
+        // The answer may not come from the API server.
         (vec![clusters(false), page(), groups(&["apps"])], Err("not_served")),
         (vec![clusters(false), page(), refuse("GET /apis", 404, "Failed to parse error data")], Err("not_served")),
         (vec![refuse(CLUSTERS, 503, "ServiceUnavailable")], Err("unreachable")),
@@ -136,7 +136,7 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     let (there, _script) = shared(caches, 1, vec![waits()]);
     let outcome = reconcile(Arc::new(read(leaving.clone())), there.control_plane()).await;
     assert_eq!(outcome.map_err(|error| error.label()), requeued, "a machine that cannot be read needs it too");
-    // Something took its owner references away.
+    // The owner references were removed.
     let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "infrastructureRef": {"kind": "WindowsMachine", "name": "m"}}});
     leaving["metadata"]["ownerReferences"] = json!([]);

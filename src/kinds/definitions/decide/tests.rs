@@ -1,6 +1,6 @@
 use crate::kinds::definitions::decide::*;
 
-/// Of versions written as `NAME`, with `+` in front of the stored one and `-` in front of those that are not served.
+/// A definition with versions written as `NAME`, with `+` in front of the stored version and `-` in front of versions that are not served.
 fn definition(versions: &[&str], stored: &[&str], observed: Option<&str>) -> Definition {
     let versions = versions.iter().map(|version| {
         let name = version.trim_start_matches(['+', '-']);
@@ -14,7 +14,7 @@ fn definition(versions: &[&str], stored: &[&str], observed: Option<&str>) -> Def
     serde_json::from_value(object).unwrap()
 }
 
-/// Of an object whose fields are managed in these versions.
+/// An object whose fields are managed in these versions.
 fn object(versions: &[&str]) -> ObjectMeta {
     let entries = versions.iter().map(|version| {
         json!({"manager": "m", "operation": "Apply", "apiVersion": format!("a.b/{version}"), "subresource": "status", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}})
@@ -40,7 +40,7 @@ fn only_what_was_worked_off_and_is_stored_in_one_version_is_left_alone() {
     }
 }
 
-/// As after an installation.
+/// The state after an installation.
 #[test]
 fn a_definition_that_was_never_changed_needs_no_note() {
     for (versions, stored, works) in [(&["+v1"][..], &["v1"][..], false), (&["v0", "+v1"], &["v1"], false), (&["v0", "+v1"], &["v0", "v1"], true)] {
@@ -85,7 +85,7 @@ fn an_object_is_written_once_and_only_if_it_needs_it() {
     }
 }
 
-/// An empty list would be taken for "everything is managed by somebody before the first apply".
+/// The API server would treat an empty list as "everything is managed by somebody before the first apply".
 #[test]
 fn an_object_never_loses_its_last_manager() {
     let migration = decide(&definition(&["-v0", "+v1"], &["v1"], None)).unwrap().unwrap();

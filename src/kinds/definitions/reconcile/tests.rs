@@ -21,7 +21,7 @@ fn definition(stored: &[&str], observed: Option<&str>) -> Value {
         "status": {"storedVersions": stored}})
 }
 
-/// A page of objects; those whose name begins with `old` have fields that are managed in the old version.
+/// A page of objects. An object whose name begins with `old` has fields that are managed in the old version.
 fn page(names: &[&str], next: &str) -> Exchange {
     let object = |name: &&str| {
         let version = if name.starts_with("old") { "v1alpha0" } else { "v1alpha1" };
@@ -81,7 +81,7 @@ async fn after_an_error_nothing_is_said_of_the_definition() {
     }
 }
 
-/// Stored in the right version by somebody else, but still with fields that no server-side apply survives.
+/// Another client stored the object in the right version, but the object still has fields that make every server-side apply fail.
 #[tokio::test]
 async fn a_conflict_is_looked_at_again_if_the_object_has_more_to_lose() {
     let (result, _script, _) = pass(vec![

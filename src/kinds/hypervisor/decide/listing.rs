@@ -1,4 +1,4 @@
-//! WindowsHypervisor: what a listing of its VMs means for people, and when it is listed again.
+//! WindowsHypervisor: reports the listing of its VMs to users, and schedules the next listing.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::domain::decision::Decision;
 use crate::domain::identity::{annotated, chosen, provider_id};
 use crate::vm::DriverError;
 
-/// An endpoint that answers is described this often: permissions and capacity may change.
+/// The interval between descriptions of an endpoint that answers: permissions and capacity may change.
 const DESCRIBE_SECONDS: i64 = 600;
-/// One that runs no VMs as it should is described this often: a person may be fixing it.
+/// The interval between descriptions of an endpoint that cannot run VMs as required: a person may be fixing it.
 const UNFIT_SECONDS: i64 = 30;
-/// Leftovers that a condition names.
+/// The most leftovers that a condition names.
 const LEFTOVERS: usize = 10;
-/// After a listing that failed: doubled each time, up to the second value.
+/// The back-off after a failed listing: it starts at the first value and doubles each time, up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// The endpoint has answered, and listed these leftovers. `unfit` says why it cannot run VMs as the object asks for them.
+/// The report after the endpoint has answered and listed these leftovers. `unfit` states why it cannot run VMs as the object requires.
 pub fn answered(object: &WindowsHypervisor, unfit: Option<&str>, leftovers: &[String], tick: Duration) -> Decision<()> {
     let ready = match unfit {
         Some(why) => Desired::no(ConditionType::Ready, Reason::HypervisorUnfit, why),
@@ -42,7 +42,7 @@ pub fn answered(object: &WindowsHypervisor, unfit: Option<&str>, leftovers: &[St
     if known { decision.with_condition(Desired::yes(ConditionType::InventoryClean, Reason::NoLeftovers)) } else { decision }
 }
 
-/// Why machines may not use an endpoint that has answered: its word that a VM is not there proves nothing.
+/// Why machines may not use an endpoint that has answered: its report that a VM does not exist proves nothing.
 pub fn distrust(object: &WindowsHypervisor, id: &str, lacks: &[String]) -> Option<DriverError> {
     let known = object.status.as_ref().and_then(|status| status.endpoint_id.as_deref());
     if let Some(known) = known.filter(|known| *known != id) {
@@ -56,13 +56,13 @@ pub fn distrust(object: &WindowsHypervisor, id: &str, lacks: &[String]) -> Optio
     Some(DriverError::Denied(format!("the credentials lack permissions: {}. Grant them to their user", lacks.join("; "))))
 }
 
-/// Whether the connection to an endpoint must be recreated: it goes by an identity that a person has removed from the status.
+/// Whether the connection to an endpoint must be recreated, because it still uses an identity that a person has removed from the status.
 pub fn is_to_forget(object: &WindowsHypervisor, error: &DriverError) -> bool {
     let is_known = object.status.as_ref().is_some_and(|status| status.endpoint_id.is_some());
     matches!(error, DriverError::EndpointChanged(_)) && !is_known
 }
 
-/// The endpoint has failed, `failures` times in a row (1 is the first).
+/// The report after the endpoint has failed, `failures` times in a row (1 is the first).
 pub fn failed(object: &WindowsHypervisor, error: &DriverError, failures: u32) -> Decision<()> {
     let stored = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let no = |type_| in_stored_words(stored, Desired::no(type_, reason(error), error.to_string()));
@@ -70,7 +70,7 @@ pub fn failed(object: &WindowsHypervisor, error: &DriverError, failures: u32) ->
     Decision::new(()).with_condition(no(ConditionType::Reachable)).with_condition(no(ConditionType::Ready)).requeue_after(after)
 }
 
-/// What a failed call means for a hypervisor.
+/// The reason that a hypervisor reports for a failed call.
 pub fn reason(error: &DriverError) -> Reason {
     match error {
         DriverError::Auth(_) => Reason::Unauthorized,
@@ -83,22 +83,22 @@ pub fn reason(error: &DriverError) -> Reason {
     }
 }
 
-/// Why the endpoint could not run VMs as the object asks for them when it was described last.
+/// Why the endpoint could not run VMs as the object requires, according to its last description.
 pub fn unfit(object: &WindowsHypervisor) -> Option<&str> {
     let ready = condition::find(&object.status.as_ref()?.conditions, ConditionType::Ready)?;
     (ready.reason == Reason::HypervisorUnfit.as_str()).then_some(&ready.message)
 }
 
-/// Whether the endpoint must be described again: it was not known to answer, or was admitted some time ago.
+/// Whether the endpoint must be described again: it was not known to answer, or its last admission is too old.
 pub fn must_describe(object: &WindowsHypervisor, admitted: Option<Timestamp>, now: Timestamp) -> bool {
     let is_known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Reachable) && s.version.is_some());
     let period = if unfit(object).is_some() { UNFIT_SECONDS } else { DESCRIBE_SECONDS };
     !is_known || admitted.is_none_or(|at| seconds(at, now) >= period)
 }
 
-/// Whether the limits of a hypervisor leave room for a machine that has chosen it, as `machines` have. Machines that are there count
-/// first, then those that were created first; so of several that come at once, the right number is made. Of the `unreadable`, which were adopted for
-/// it too, only the number is known.
+/// Whether the limits of a hypervisor leave room for a machine that has chosen it. `machines` have chosen it too. Machines with a VM count
+/// first, then the oldest; so of several machines that come at once, only as many get a VM as fit. `unreadable` are machines
+/// that were adopted for it too: only their number is known.
 pub fn room<'a>(
     limits: Option<&Limits>,
     machines: impl Iterator<Item = &'a WindowsMachine>,
@@ -135,12 +135,12 @@ pub fn room<'a>(
     refusal.map_or(Ok(()), Err)
 }
 
-/// Whether a machine has, or may have, a VM there.
+/// Whether a machine has, or may have, a VM on this hypervisor.
 pub fn is_used_by(object: &WindowsHypervisor, machine: &WindowsMachine) -> bool {
     chosen(machine).as_deref() == object.metadata.name.as_deref()
 }
 
-/// The same of a machine of which only the metadata can be read: its provider ID may name any hypervisor, unless it was adopted for another one.
+/// Like [`is_used_by`] for a machine with readable metadata only: its provider ID may name any hypervisor, unless it was adopted for another one.
 pub fn may_be_used_by(object: &WindowsHypervisor, machine: &ObjectMeta) -> bool {
     annotated(machine).is_none_or(|name| Some(name) == object.metadata.name.as_deref())
 }

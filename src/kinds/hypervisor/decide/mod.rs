@@ -1,4 +1,4 @@
-//! What a listing of a hypervisor means ([`listing`]), and which of its VMs no object stands for ([`orphans`]). Pure.
+//! Interprets a listing of a hypervisor ([`listing`]), and finds VMs that no object stands for ([`orphans`]). Pure.
 
 pub mod listing;
 pub mod orphans;

@@ -1,4 +1,4 @@
-//! VMs with our mark that no WindowsMachine asks for: what is said of them, and when they may be removed.
+//! VMs with our mark that no WindowsMachine claims: how they are reported, and when they may be removed.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,14 +9,14 @@ use crate::api::machine::WindowsMachine;
 use crate::domain::identity::{own_vm, vm_uuid};
 use crate::vm::MachineKey;
 
-/// A VM with our mark that no WindowsMachine asks for, and since when.
+/// A VM with our mark that no WindowsMachine claims, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     pub key: MachineKey,
     pub since: Timestamp,
 }
 
-/// A machine may be on its way: moved, restored, or not shown by a watch yet.
+/// How long a VM may be without a machine unreported. Its machine may be moved, restored, or not shown by the watch yet.
 const REPORTED_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const REMOVED_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
@@ -25,20 +25,20 @@ impl Orphan {
         now.duration_since(self.since) >= REPORTED_AFTER
     }
 
-    /// Whether its time is over, where that is wanted.
+    /// Whether the orphan is old enough to be removed, if the hypervisor's spec requires that.
     pub fn is_to_be_removed(&self, object: &WindowsHypervisor, now: Timestamp) -> bool {
         object.spec.orphans == Orphans::Remove && object.metadata.deletion_timestamp.is_none() && now.duration_since(self.since) >= REMOVED_AFTER
     }
 }
 
-/// Whether a VM was made for a machine of this namespace that is not among these. A machine that was moved or restored names its VM in
-/// its provider ID; one that was restored without it has another UID, and its VM is an orphan. Of those that are `unreadable`, only the UID is known.
+/// Whether a VM was created for a machine of this namespace that is not among `machines`. A machine that was moved or restored names its VM in
+/// its provider ID. A machine restored without provider ID has another UID, so its VM is an orphan. Only the UID of an `unreadable` machine is known.
 pub fn is_orphan<'a>(key: &MachineKey, namespace: &str, mut machines: impl Iterator<Item = &'a WindowsMachine>, unreadable: &[ObjectMeta]) -> bool {
     let is_here = key.cluster.split_once('/').is_some_and(|(of, _)| of == namespace);
     is_here && !machines.any(|machine| vm_uuid(machine) == key.vm) && !unreadable.iter().any(|machine| own_vm(machine) == key.vm)
 }
 
-/// What is said of orphans; nothing as long as there never were any.
+/// The condition about orphans; `None` if there never were any.
 pub fn orphans(object: &WindowsHypervisor, found: &[Orphan], unreadable: &[ObjectMeta]) -> Option<Desired> {
     let was_found = || condition::find(&object.status.as_ref()?.conditions, ConditionType::VirtualMachinesOwned).filter(|c| c.status == "False");
     if found.is_empty() {
@@ -57,7 +57,7 @@ pub fn orphans(object: &WindowsHypervisor, found: &[Orphan], unreadable: &[Objec
     Some(Desired::no(ConditionType::VirtualMachinesOwned, Reason::OrphansFound, message))
 }
 
-/// Orphans that a message names.
+/// The most orphans that a message names.
 const NAMED: usize = 20;
 
 #[cfg(test)]

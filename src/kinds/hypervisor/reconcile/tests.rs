@@ -20,7 +20,7 @@ fn hypervisor(finalizers: &[&str], deleted: bool) -> Value {
         "spec": {}})
 }
 
-/// A status that reports a failure comes with an event for each of its two conditions.
+/// A context whose API server accepts a status that reports a failure, with an event for each of the two conditions.
 fn stage(machines: Vec<Value>, request: &str) -> (Context, Script) {
     let caches = Caches { windows_machines: holding_unreadable(machines), ..Caches::empty() };
     let events = if request == STATUS { 2 } else { 0 };
@@ -52,7 +52,7 @@ async fn an_endpoint_that_fails_is_reported_and_known_to_machines() {
     assert!(matches!(ctx.hypervisors.inventories.reach(&key), Reach::Unreachable(_)));
 }
 
-/// Its word that a VM is not there would release a machine.
+/// The endpoint's report that a VM does not exist would release a machine.
 #[tokio::test]
 async fn an_endpoint_that_is_another_one_now_is_not_used() {
     let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
@@ -84,7 +84,7 @@ async fn an_endpoint_that_cannot_run_vms_as_asked_is_reported_and_used_for_those
         (["True", "Reachable", ""].map(Into::into), ["False", "HypervisorUnfit", "no KVM"].map(Into::into))
     );
     assert_eq!(ctx.hypervisors.inventories.reach(&ObjectKey::new("lab", "h1")), Reach::Reachable);
-    // It is not described at each look, and stays unfit until it is.
+    // The endpoint is not described at each listing, and stays unfit until it is described again.
     pass(&ctx, object.clone()).await;
     assert_eq!(script.seen().len(), 2, "nothing has changed");
 }
@@ -112,7 +112,7 @@ async fn it_stays_while_a_machine_that_cannot_be_read_may_use_it() {
     }
 }
 
-/// Another process reports about it; machines that this one looks after may be there.
+/// Another process reports about the hypervisor; machines of this process may be on it.
 #[tokio::test]
 async fn one_that_the_watch_filter_does_not_select_is_looked_at_and_never_written() {
     let (shared, _script) = shared(Caches::empty(), 1, vec![]);
@@ -125,15 +125,15 @@ async fn one_that_the_watch_filter_does_not_select_is_looked_at_and_never_writte
 
 const MACHINES: &str = "GET /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 
-/// A VM that was seen without a machine so many minutes ago, where that is removed after an hour.
+/// A VM that has had no machine for that many minutes, on a hypervisor that removes such a VM after an hour.
 struct Orphaned {
     minutes: i64,
     orphans: &'static str,
     deleted: bool,
     vm: Observed,
-    /// What the API server lists.
+    /// The machines that the API server lists.
     machines: Vec<Value>,
-    /// How many times it is asked.
+    /// How often the machines are listed.
     lists: usize,
 }
 
@@ -147,7 +147,7 @@ fn machine(spec: Value) -> Value {
         "metadata": {"name": "m", "namespace": "lab", "uid": "w"}, "spec": spec})
 }
 
-/// Two ticks: what is said each time, and the VMs that were to go.
+/// Runs two ticks. Returns the reported condition of each, and the VMs that were to be removed.
 async fn two_ticks(case: Orphaned) -> (Vec<Option<Desired>>, Vec<MachineKey>) {
     let list =
         || json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineList", "metadata": {}, "items": case.machines});
@@ -192,7 +192,7 @@ async fn a_machine_that_the_cache_does_not_hold_keeps_its_vm() {
     }
 }
 
-/// The only place where a VM is destroyed without the word of its object.
+/// The only place where a VM is destroyed although its object does not request that.
 #[tokio::test]
 async fn a_vm_that_no_machine_asks_for_is_removed_after_an_hour_where_that_is_wanted() {
     let (said, retired) = two_ticks(orphaned(vec![], 2)).await;
@@ -211,7 +211,7 @@ async fn a_vm_that_no_machine_asks_for_is_removed_after_an_hour_where_that_is_wa
     }
 }
 
-/// After a move or a restore its VM is not that of its UID.
+/// After a move or a restore, the VM of a machine is not the one that its UID determines.
 #[tokio::test]
 async fn no_vm_is_removed_while_a_machine_cannot_be_read() {
     let mut unreadable = machine(json!(5));

@@ -1,4 +1,4 @@
-//! What Cluster API does to the Node of a Machine, done here for the Nodes of standalone pools: labels, and the end of a taint.
+//! Labels and taints that CAPW writes on the Nodes of standalone pools, as Cluster API does for the Node of a Machine.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::api::machine::{TemplateMetadata, WindowsMachine};
 use crate::kinds::pool::decide::in_place;
 
-/// Domains of labels that Cluster API copies from a Machine to its Node: a kubelet may not give itself most of them.
+/// Domains of labels that Cluster API copies from a Machine to its Node: a kubelet may not set most of them itself.
 const NODE_LABEL_DOMAINS: [&str; 3] = ["node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"];
 
-/// What completes the Node of a machine, as a merge patch: the labels that its kubelet may not give it, without those that the machine
-/// has no more, and with them the end of the taint that keeps pods away until it has them. `None`: it is complete.
+/// The merge patch that completes the Node of a machine: it sets the labels that the kubelet may not set, removes labels that the machine has
+/// lost, and removes the taint that keeps pods away until the labels are set. `None` if the Node is complete.
 pub fn completion(object: &WindowsMachine, node: &Node) -> Option<Value> {
     let labels = in_place::metadata(&TemplateMetadata { labels: labels_of_node(object), ..Default::default() }, &node.metadata);
     let taints = node.spec.as_ref().and_then(|s| s.taints.as_ref());

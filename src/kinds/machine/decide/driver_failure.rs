@@ -1,4 +1,4 @@
-//! What a failed call to the hypervisor means for a machine.
+//! Interprets a failed call to the hypervisor for a machine.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::domain::decision::Decision;
 use crate::domain::identity::is_provisioned;
 use crate::vm::{DriverError, Thing};
 
-/// What a person can fix on the hypervisor (an image, room) is checked again after this time.
+/// A fault that a person can fix on the hypervisor (an image, room) is checked again after this time.
 pub const RECHECK: Duration = Duration::from_secs(15);
 
-/// What to do after a failed call.
+/// The reaction to a failed call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AfterFailure {
-    /// Report it; a person must fix it.
+    /// Report the failure: a person must fix it.
     Report(Decision<()>),
     /// Try again after this time.
     TryAgain(Duration),
-    /// Try again with back-off; it passes by itself.
+    /// Try again with back-off: the failure passes automatically.
     BackOff,
-    /// The same; it has not passed for so long that these conditions say so.
+    /// Try again with back-off, and report these conditions: the failure has lasted too long.
     BackOffAndReport(Vec<Desired>),
 }
 
-/// What a failed call means for a machine; `None`: it passes by itself, and is told only if it does not
+/// The reason that a machine reports for a failed call. `None` if the failure passes automatically: it is reported only if it lasts
 /// ([`Streak`](super::streak::Streak)).
 pub fn reason(error: &DriverError) -> Option<Reason> {
     let why = match error {
@@ -53,7 +53,7 @@ pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> 
     AfterFailure::Report(Decision { step: (), conditions, requeue_after: Some(RECHECK) })
 }
 
-/// What is said of a fault that should have passed by itself and has not; `words` are the hypervisor's own.
+/// The conditions for a fault that should have passed automatically but has not. `words` is the hypervisor's message.
 pub fn lasting(object: &WindowsMachine, hypervisor: &str, words: &str) -> Vec<Desired> {
     conditions(object, Reason::HypervisorFailing, format!("WindowsHypervisor {hypervisor}, time after time: {words}"))
 }
@@ -64,7 +64,7 @@ fn conditions(object: &WindowsMachine, why: Reason, message: String) -> Vec<Desi
         (true, _) => vec![Desired::unknown(ConditionType::VirtualMachineReady, why, message)],
         (false, _) => vec![Desired::no(ConditionType::Ready, why, message)],
     };
-    // How much room is left is for a person to read.
+    // The remaining room in the message is useful to users, so the message is not replaced by the stored one.
     if why == Reason::NoCapacity {
         return said;
     }
@@ -72,7 +72,7 @@ fn conditions(object: &WindowsMachine, why: Reason, message: String) -> Vec<Desi
     said.into_iter().map(|said| in_stored_words(stored, said)).collect()
 }
 
-/// The bootstrap Secret is not what it must be.
+/// The bootstrap Secret is missing or invalid.
 pub fn secret_unusable(message: String) -> Decision<()> {
     Decision::new(()).with_condition(Desired::no(ConditionType::Ready, Reason::BootstrapSecretMissing, message)).requeue_after(RECHECK)
 }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// libvirt numbers each try to start a VM, and has the number in its message: a status that changed with it triggered the next try at once.
+    /// libvirt puts the number of each try to start a VM into its message. A status that changed with it triggered the next try at once.
     #[test]
     fn a_number_that_is_new_at_each_try_is_no_news() {
         let words = |n: u32| format!("socket path /run/domain-{n}-win-1/agent.0 too long");

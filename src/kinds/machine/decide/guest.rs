@@ -1,4 +1,4 @@
-//! What the reports of a guest become: `status.bootstrap`, and a reason with a remedy when it has given up.
+//! Turns the reports of a guest into `status.bootstrap`, and into a reason with a remedy when the guest has given up.
 //!
 //! A guest may report anything, as often as it likes. The size of a report is bounded by [`GuestReport`], the number of writes by [`progress`].
 
@@ -15,21 +15,21 @@ use crate::domain::conditions::whole_second;
 use crate::domain::decision::QUIET;
 use crate::vm::{FailureCode, GuestReport, state};
 
-/// Between two writes about the same item, however much the guest says about it.
+/// The minimum interval between two writes about the same item, however much the guest reports about it.
 const SAME_ITEM: Duration = Duration::from_secs(60);
 
-/// What becomes of `status.bootstrap`.
+/// The next change of `status.bootstrap`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// What is stored says it already.
+    /// The stored progress is up to date.
     Known,
-    /// There is news, to be written after that time.
+    /// The progress has changed, and is to be written after this time.
     Later(Duration),
-    /// To be written now.
+    /// The progress that is to be written now.
     News(Box<BootstrapProgress>),
 }
 
-/// A failure is written at once; another item, state or start of Windows after [`QUIET`]; another message after a minute.
+/// When to write a report: a failure at once; another item, state or start of Windows after [`QUIET`]; another message after a minute.
 pub fn progress(known: Option<&BootstrapProgress>, said: &GuestReport, now: Timestamp) -> Progress {
     let (item, message) = said.subject();
     let attempt = attempt(message).or_else(|| known.filter(|k| k.item == item && k.boot == i64::from(said.boot)).and_then(|k| k.attempt));
@@ -59,7 +59,7 @@ pub fn progress(known: Option<&BootstrapProgress>, said: &GuestReport, now: Time
     }
 }
 
-/// What `status.bootstrap` says after a look at the guest.
+/// The value of `status.bootstrap` after the guest's report was read.
 pub fn told(known: Option<&BootstrapProgress>, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
     match said.map(|said| progress(known, said, now)) {
         Some(Progress::News(news)) => Some(*news),
@@ -74,7 +74,7 @@ fn attempt(message: &str) -> Option<i64> {
     digits.parse::<u32>().ok().filter(|n| *n > 0).map(i64::from)
 }
 
-/// Reason and message for a guest that has given up: step, code, its message, then cause and remedy of the surest finding.
+/// Reason and message for a guest that has given up: step, code, its message, then cause and remedy of the most certain finding.
 pub fn failure(said: &GuestReport) -> (Reason, String) {
     let (item, words) = said.subject();
     let found = diagnosis::diagnose(&[Symptom::report(said)]);
@@ -124,12 +124,12 @@ mod tests {
     }
 
     proptest! {
-        /// However fast a guest talks: at most one write in ten seconds, and one more for a failure.
+        /// However fast a guest reports: at most one write in ten seconds, and one more for a failure.
         #[test]
         fn many_words_are_few_writes(words in prop::collection::vec(("[ab]", "started|retry|failed", "[xy]"), 1..200)) {
             let (mut known, mut writes) = (None, 0);
             for (tick, (item, state, message)) in words.iter().enumerate() {
-                // Four words a second.
+                // Four reports a second.
                 if let Progress::News(next) = progress(known.as_ref(), &said(item, state, message), at(i64::try_from(tick / 4).unwrap())) {
                     known = Some(*next);
                     writes += 1;

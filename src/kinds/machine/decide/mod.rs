@@ -1,4 +1,4 @@
-//! What comes next for a WindowsMachine: [`step`] before its hypervisor has answered, [`vm`] afterwards. Pure.
+//! Decides the next step of a WindowsMachine: [`step`] before its hypervisor has answered, [`vm`] afterwards. Pure.
 
 pub mod completion;
 pub mod driver_failure;

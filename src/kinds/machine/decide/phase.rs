@@ -1,18 +1,18 @@
-//! How far a machine is on its way to a Node, for metrics and `capw status`. Why it is not further is in the conditions.
+//! The phase of a machine on its way to a Node, for metrics and `capw status`. The conditions explain why the machine is not further.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::condition::{self, ConditionType};
 use crate::api::machine::WindowsMachine;
 
-/// A phase of a machine's life. Each follows the one before, and a phase may be left out.
+/// A phase of a machine's life. The phases follow one another, and any phase may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Its VM does not run yet.
+    /// The VM does not run yet.
     Provisioning,
-    /// Its VM runs, and its Node is awaited.
+    /// The VM runs, and its Node has not appeared yet.
     Joining,
-    /// Its Node has appeared.
+    /// The Node has appeared.
     Joined,
     Removing,
 }
@@ -20,7 +20,7 @@ pub enum Phase {
 impl Phase {
     pub const ALL: [Self; 4] = [Self::Provisioning, Self::Joining, Self::Joined, Self::Removing];
 
-    /// Its value of the label `phase`.
+    /// The value of the metric label `phase`.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Provisioning => "provisioning",
@@ -30,7 +30,7 @@ impl Phase {
         }
     }
 
-    /// How long a machine may be in it. The alert CapwMachineStuck has the same limits.
+    /// How long a machine may be in this phase. The alert CapwMachineStuck has the same limits.
     pub const fn limit(self) -> SignedDuration {
         match self {
             Self::Provisioning => SignedDuration::from_hours(1),

@@ -1,21 +1,21 @@
-//! Which hypervisor a machine goes to.
+//! The choice of a hypervisor for a machine.
 
 use crate::api::condition::Reason;
 use crate::api::machine::WindowsMachine;
 use crate::domain::identity::chosen;
 use crate::domain::owner::TargetCluster;
 
-/// What the choice depends on, beside the machine itself.
+/// The input of the choice, in addition to the machine itself.
 pub struct Places<'a> {
     /// Names of the WindowsHypervisors in the namespace.
     pub hypervisors: &'a [String],
     pub cluster: &'a TargetCluster,
-    /// That of its Machine.
+    /// The failure domain of the Machine.
     pub failure_domain: Option<&'a str>,
 }
 
-/// The hypervisor of a machine: what was chosen before, else the Machine's failure domain, else the spec, else the only one. A new
-/// machine goes to none that its cluster may not use.
+/// Chooses the hypervisor of a machine: the earlier choice, else the Machine's failure domain, else the spec, else the only hypervisor. A
+/// new machine never goes to a hypervisor that its cluster may not use.
 pub fn choose(object: &WindowsMachine, places: &Places<'_>) -> Result<String, (Reason, String)> {
     if let Some(name) = chosen(object) {
         return Ok(name);
@@ -40,7 +40,7 @@ pub fn choose(object: &WindowsMachine, places: &Places<'_>) -> Result<String, (R
 }
 
 impl Places<'_> {
-    /// The one that a field names.
+    /// Checks the hypervisor that a field names, and returns its name.
     fn named(&self, field: &str, name: &str) -> Result<String, (Reason, String)> {
         let is_missing = !self.hypervisors.iter().any(|h| h == name);
         if is_missing {

@@ -1,4 +1,4 @@
-//! WindowsMachine, first half: may the hypervisor be asked at all, and which? (`docs/design/cluster-api.md#a-windowsmachine-in-order`.)
+//! WindowsMachine, first half: may a hypervisor be called, and which one? (`docs/design/cluster-api.md#a-windowsmachine-in-order`.)
 //!
 //! The second half, once the hypervisor has answered, is [`vm`](super::vm).
 
@@ -17,47 +17,47 @@ use crate::domain::owner::{Owner, TargetCluster};
 use crate::guards::Guard;
 use crate::vm::{MacAddress, MachineKey, Nic, VmDisk, VmSpec};
 
-/// Everything that is known before a hypervisor is asked.
+/// The facts that are known before a hypervisor is called.
 pub struct ObservedMachine<'a> {
     pub object: &'a WindowsMachine,
     pub owner: &'a Owner,
     pub cluster: Option<&'a TargetCluster>,
     /// Names of the WindowsHypervisors in the namespace.
     pub hypervisors: &'a [String],
-    /// State of the chosen one.
+    /// Returns the state of a hypervisor.
     pub reach: &'a (dyn Fn(&str) -> Reach + Sync),
-    /// Another WindowsMachine to which the VM belongs that this one's provider ID names: this one is a copy.
+    /// The WindowsMachine that owns the VM that this object's provider ID names: this object is a copy.
     pub twin: Option<&'a ObjectKey>,
 }
 
-/// What is known of a hypervisor without asking it.
+/// The known state of a hypervisor, without a call to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     Missing,
-    /// It was not asked yet.
+    /// The hypervisor was not checked yet.
     Unchecked,
     Unreachable(String),
     Reachable,
 }
 
-/// What may be done.
+/// The next step, before the hypervisor is called.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MachineStep {
-    /// Not ours (yet): nothing may be written, not even status.
+    /// The object is not ours (yet): nothing may be written, not even status.
     Ignore,
-    /// Nothing but the report.
+    /// Only report.
     Wait,
-    /// Store the finalizer, the choice of hypervisor and the cluster of the owner mark, in one write.
+    /// Store the finalizer, the chosen hypervisor and the cluster of the owner mark, in one write.
     Adopt { hypervisor: String },
-    /// Ask the hypervisor for the running VM, then decide with [`vm`](super::vm).
+    /// Observe the running VM, then decide with [`vm`](super::vm).
     Run(Target),
-    /// Tear down the Node if that is ours to do ([`crate::domain::node::teardown`]); when it is gone, ask the hypervisor and decide with [`vm`](super::vm).
+    /// Tear down the Node if that is CAPW's job ([`crate::domain::node::teardown`]). Then observe the VM and decide with [`vm`](super::vm).
     Remove(Target),
-    /// The finalizer is there but no VM can be: it was never adopted.
+    /// The finalizer is set, but the machine was never adopted, so no VM can exist.
     Release,
 }
 
-/// Which VM on which hypervisor.
+/// The VM and its hypervisor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     pub hypervisor: String,
@@ -69,11 +69,11 @@ pub struct Target {
 pub enum Goal {
     /// The VM runs. `secret` is the name of the bootstrap Secret.
     Run { spec: Box<VmSpec>, secret: String },
-    /// Nothing is left of it.
+    /// The VM is removed completely.
     Gone,
 }
 
-/// May the hypervisor be asked, and for what?
+/// Decides whether the hypervisor may be called, and for which goal.
 pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
     match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
         Gate::Closed => Decision::new(MachineStep::Ignore),
@@ -137,10 +137,10 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
     }
 }
 
-/// Deletion needs nothing but the object itself and its hypervisor (`docs/design/faults.md#deletion`).
+/// Decides the deletion, which needs only the object itself and its hypervisor (`docs/design/faults.md#deletion`).
 fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
     if s.twin.is_some() {
-        // The VM is the other one's.
+        // The VM belongs to the other WindowsMachine.
         return Decision::new(MachineStep::Release);
     }
     let Some(hypervisor) = chosen(s.object) else {
@@ -186,7 +186,7 @@ pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
     })
 }
 
-/// One interface at the default network unless the spec has others.
+/// One interface on the default network, unless the spec lists networks.
 fn nics(object: &WindowsMachine) -> Vec<Nic> {
     let named = object.spec.networks.iter().map(|network| Some(network.name.clone()));
     let networks: Vec<Option<String>> = if object.spec.networks.is_empty() { vec![None] } else { named.collect() };
@@ -200,13 +200,13 @@ fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<Ma
         Reach::Unchecked | Reach::Reachable => return Decision::new(MachineStep::Wait).requeue_after(Duration::from_secs(1)),
     };
     if provisioned {
-        // The node may well be fine: Ready stays, so that MachineHealthCheck does not replace machines because of a network cut.
+        // The node may still work: Ready stays, so that MachineHealthCheck does not replace machines because of a network outage.
         return Decision::new(MachineStep::Wait).with_condition(Desired::unknown(ConditionType::VirtualMachineReady, why, message));
     }
     stuck(why, message)
 }
 
-/// A wait. A machine that is provisioned stays Ready meanwhile.
+/// A wait. A provisioned machine stays Ready.
 fn waiting(why: Reason, message: impl Into<String>, s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
     if is_provisioned(s.object) {
         return Decision::new(MachineStep::Wait);
@@ -214,7 +214,7 @@ fn waiting(why: Reason, message: impl Into<String>, s: &ObservedMachine<'_>, now
     crate::domain::decision::waiting(MachineStep::Wait, &s.object.metadata, why, message, now)
 }
 
-/// Something that a person must fix.
+/// A problem that a person must fix.
 fn stuck(why: Reason, message: impl Into<String>) -> Decision<MachineStep> {
     Decision::new(MachineStep::Wait).with_condition(Desired::no(ConditionType::Ready, why, message))
 }

@@ -1,4 +1,4 @@
-//! Failures that should pass by themselves, one after the other: when they are worth telling, and with which words.
+//! Consecutive failures that should pass automatically: when they are worth reporting, and with which message.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 use crate::domain::conditions::is_same;
 
-/// So many failures in a row are told,
+/// This many failures in a row are reported,
 const FAILURES: u32 = 3;
-/// or those that last so long.
+/// or failures that last this long.
 const LASTING: Duration = Duration::from_secs(30);
-/// A failure that comes so long after the last one begins again: tries are never that far apart.
+/// A failure that comes this long after the last one starts a new streak: tries are never that far apart.
 const APART: Duration = Duration::from_secs(600);
 
 /// Failures of one machine, without a success between them.
@@ -19,25 +19,25 @@ pub struct Streak {
     since: Timestamp,
     last: Timestamp,
     failures: u32,
-    /// The last words, and how often they came in a row.
+    /// The last message, and how often it came in a row.
     words: String,
     same: u32,
     told: Option<String>,
 }
 
 impl Streak {
-    /// A first failure.
+    /// A streak that begins with the first failure.
     pub fn new(now: Timestamp) -> Self {
         Self { since: now, last: now, failures: 0, words: String::new(), same: 0, told: None }
     }
 
-    /// Whether the last failure is too long ago for the next one to be of the same streak.
+    /// Whether the last failure was too long ago for the next one to belong to the same streak.
     pub fn is_over(&self, now: Timestamp) -> bool {
         lasts(self.last, now) >= APART
     }
 
-    /// Notes a failure. The value: the words to tell, if it is time. They stay the same while the failures do, whatever numbers they hold, so
-    /// that a condition does not change at each try.
+    /// Records a failure. Returns the message to report, if it is time. The message stays the same while the failures do, whatever numbers they
+    /// contain, so that a condition does not change at each try.
     pub fn failed(&mut self, words: &str, now: Timestamp) -> Option<&str> {
         if self.is_over(now) {
             *self = Self::new(now);
@@ -54,7 +54,7 @@ impl Streak {
         self.told()
     }
 
-    /// The words that are told.
+    /// The reported message.
     pub fn told(&self) -> Option<&str> {
         self.told.as_deref()
     }
@@ -68,7 +68,7 @@ fn lasts(since: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use super::*;
 
-    /// Second and words of each failure, and what is told after it.
+    /// Second and message of each failure, and the message reported after it.
     type Failure = (i64, &'static str, Option<&'static str>);
 
     #[test]

@@ -1,4 +1,4 @@
-//! WindowsMachine, second half: the hypervisor has answered; what is to be done now?
+//! WindowsMachine, second half: the hypervisor has answered, and the next step is decided.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::domain::owner::Owner;
 use crate::guards::Guard;
 use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, Seeded, StopMode, state};
 
-/// In the message of NodeJoined, before what is wrong with a Node that has joined and is not Ready.
+/// In the message of NodeJoined, precedes the problem of a Node that has joined and is not Ready.
 const NOT_READY: &str = "; it is not Ready: ";
 
-/// What one look at the hypervisor gave.
+/// The state of the VM that the hypervisor has returned.
 pub struct ObservedVm<'a> {
     pub object: &'a WindowsMachine,
     pub owner: &'a Owner,
     pub target: &'a Target,
     pub observed: &'a Observed,
-    /// How long its guest may take to shut down.
+    /// How long the guest may take to shut down.
     pub stop: Duration,
 }
 
@@ -35,19 +35,19 @@ pub struct ObservedVm<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum VmStep {
     Wait,
-    /// Check the image, reserve ids and store them if there are any, then make the VM.
+    /// Check the image, reserve ids and store them if there are any, then create the VM.
     Create,
-    /// One more call of the driver towards a running VM.
+    /// Make one more driver call towards a running VM.
     Advance,
     /// Store `spec.providerID`.
     SetProviderId(ProviderId),
-    /// Tell Cluster API and users what is there; the report itself is the effect.
+    /// Report the VM to Cluster API and users; the report itself is the effect.
     Report(Box<Present>),
-    /// One call of the driver towards a VM without its seed: the secrets in it have served.
+    /// Make one driver call that detaches the seed: its secrets are no longer needed.
     Detach(Box<Present>),
-    /// One more call of the driver towards nothing.
+    /// Make one more driver call towards the removal of the VM.
     Retire(StopMode),
-    /// Absence is proven: let the object go.
+    /// Absence is proven: release the object.
     Release,
 }
 
@@ -56,7 +56,7 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
         (Goal::Gone, Observed::Present(_)) if !Guard::ProofOfAbsence.holds() => Decision::new(VmStep::Release),
         (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(stop_mode(s.object, s.stop, now)), s.object, now),
         (Goal::Gone, Observed::Foreign { what, is_marked: true }) => in_doubt(what, &s.target.hypervisor),
-        // A VM with the mark of another machine is not ours: ours is gone.
+        // A VM with the mark of another machine is not ours: our VM does not exist any more.
         (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(VmStep::Release),
         (Goal::Run { .. }, Observed::Foreign { what, .. }) => {
             let message = format!(
@@ -75,7 +75,7 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
     }
 }
 
-/// A label that was changed must neither cost a VM nor leave one behind.
+/// A changed label must neither cost a VM nor leave a VM behind.
 fn in_doubt(what: &str, hypervisor: &str) -> Decision<VmStep> {
     let message = format!(
         "{what} on WindowsHypervisor {hypervisor} was made for this machine, but for another cluster; it is not touched. Give this object the namespace and the cluster label of its mark; or, if the VM belongs to another object, remove the finalizer {FINALIZER}"
@@ -92,7 +92,7 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
     if !vm.vm && provider_id(s.object).is_some() {
         return removed(&id, &s.target.hypervisor);
     }
-    // It is stored once the VM ran with its seed, and outlives a move to another cluster, which status does not.
+    // The provider ID is stored once the VM ran with its seed. It survives a move to another cluster; the status does not.
     let has_run = provisioned || provider_id(s.object).is_some();
     if let (true, Some(trouble)) = (provisioned, &vm.trouble) {
         let message = format!("the VM on WindowsHypervisor {} does not run: {trouble}", s.target.hypervisor);
@@ -133,7 +133,7 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
     }
 }
 
-/// The Node is there, which is told already, and the guest says that its plan is done. A guest that lies harms itself only.
+/// Whether the guest needs its seed no more: its Node has joined, as already reported, and its plan is done. A guest that lies harms only itself.
 fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let finished = |item: &str, said: &str| item == REPORT_PLAN && said == state::FINISHED;
@@ -144,13 +144,13 @@ fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
         && condition::find(conditions, ConditionType::SeedDetached).is_none()
 }
 
-/// Whether the guest has said its last word, as far as the status says.
+/// Whether the guest has sent its last report, according to the status.
 pub fn has_finished(object: &WindowsMachine) -> bool {
     let told = object.status.as_ref().and_then(|status| status.bootstrap.as_ref());
     told.is_some_and(|told| told.item == REPORT_PLAN && told.state == state::FINISHED)
 }
 
-/// A guest that may hold pods is asked to shut down, and has some time for it. One that never joined has nothing to lose.
+/// A guest that may run pods is asked to shut down, and gets some time for that. A guest that never joined has nothing to lose.
 fn stop_mode(object: &WindowsMachine, stop: Duration, now: Timestamp) -> StopMode {
     let status = object.status.as_ref();
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -159,7 +159,7 @@ fn stop_mode(object: &WindowsMachine, stop: Duration, now: Timestamp) -> StopMod
     if late || !condition::is_true(conditions, ConditionType::NodeJoined) { StopMode::Hard } else { StopMode::Graceful }
 }
 
-/// What is reported when the hypervisor cannot detach the seed. It is not tried again.
+/// The condition when the hypervisor cannot detach the seed. The call is not tried again.
 pub fn seed_not_detached(hypervisor: &str, cause: &str) -> Desired {
     let message = format!(
         "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
@@ -176,9 +176,9 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
     }
 }
 
-/// How far the join is. Ready stays true while there is hope, since MachineHealthCheck counts from the last change of it. A guest
-/// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine). What the doctor
-/// finds wrong changes the words only, never a status: a cause that comes and goes must not restart a timeout.
+/// Reports the progress of the join. Ready stays true while the node may still join, since MachineHealthCheck counts from its last change. A
+/// guest that has given up makes Ready false, which a MachineHealthCheck can see (`InfrastructureReady` of the Machine). A finding of the
+/// diagnosis changes only the message, never a status: a cause that comes and goes must not restart a timeout.
 fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Timestamp) -> Decision<VmStep> {
     let condition = |reason, message: String| Desired::no(ConditionType::NodeJoined, reason, message);
     let node = s.owner.request().and_then(|owner| Some((owner, owner.node.as_ref()?)));
@@ -217,7 +217,7 @@ pub fn node_trouble(joined: &Condition) -> Option<&str> {
     joined.message.split_once(NOT_READY).map(|(_, why)| why)
 }
 
-/// Whether the next report is that no Node will come. The guest's last message is part of it, so it must not be an old one.
+/// Whether the next report is that no Node will appear. It includes the guest's last message, which must not be outdated.
 pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
     let Some(status) = &object.status else { return false };
     let joining = condition::find(&status.conditions, ConditionType::NodeJoined).is_some_and(|c| c.reason == Reason::Joining);
@@ -244,7 +244,7 @@ fn deleting(step: VmStep, object: &WindowsMachine, now: Timestamp) -> Decision<V
     }
 }
 
-/// What the machine's journal says.
+/// The journal in the machine's status.
 pub fn journal(object: &WindowsMachine) -> Journal {
     object.status.as_ref().map(|s| s.journal.clone()).unwrap_or_default()
 }

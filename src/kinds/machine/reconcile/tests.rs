@@ -48,7 +48,7 @@ fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
     (shared.machine(), script)
 }
 
-/// The hypervisor has listed its VMs, of which there are none, and answers as `driver` does.
+/// Marks the hypervisor as listed, without VMs. It answers as `driver` does.
 fn admit(ctx: &Context, driver: Empty) {
     ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
     ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(driver));
@@ -106,8 +106,7 @@ fn node() -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id}})
 }
 
-/// By which a cluster is told from others.
-/// What is asked of the workload cluster when nothing is left of the VM of a machine of Cluster API, and whether the machine is released.
+/// The requests to the workload cluster after the VM of a Cluster API machine was removed, and the last write of the machine.
 async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<String>, Value) {
     let node = node();
     let id = node["spec"]["providerID"].clone();
@@ -129,7 +128,7 @@ async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<
     (asked, script.seen().last().unwrap().body.clone())
 }
 
-/// Core looks for a Node that it does not know of once, and leaves it if its connection to the workload cluster is down just then.
+/// Core searches once for a Node that it does not know, and leaves the Node if its connection to the workload cluster is down at that time.
 #[tokio::test]
 async fn a_node_that_its_machine_does_not_name_goes_with_the_vm() {
     let (get, delete) = ("GET /api/v1/nodes/win-1", "DELETE /api/v1/nodes/win-1");
@@ -154,7 +153,7 @@ async fn what_may_be_hidden_releases_no_machine_and_is_not_called_removed() {
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let mut made = adopted();
     made["spec"]["providerID"] = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("w")));
-    // Each condition that is told as a problem has an event.
+    // Each condition that is reported as a problem has an event.
     for (object, events) in [(leaving, 2), (made, 1)] {
         let exchanges = std::iter::once(step(STATUS, owned(json!({})))).chain(std::iter::repeat_with(event).take(events));
         let (ctx, script) = stage(exchanges.collect());
@@ -207,7 +206,7 @@ async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
     assert!(said.contains("Node win-1 is being removed"), "{said}");
 }
 
-/// It has the name that the machine would have given to its own.
+/// The Node of the other machine has the name that this machine's own Node would have.
 #[tokio::test]
 async fn the_node_of_another_machine_is_not_drained() {
     let mut other = node();
@@ -225,7 +224,7 @@ async fn the_node_of_another_machine_is_not_drained() {
     assert!(!asked.is_empty() && asked.iter().all(|line| line.starts_with("GET ")), "{asked:?}");
 }
 
-/// An object that was exported and created again under another name.
+/// The copy is an object that was exported and created again under another name.
 #[tokio::test]
 async fn a_copy_of_a_machine_does_not_take_the_vm_of_the_original_with_it() {
     let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("original"));
@@ -316,7 +315,7 @@ async fn a_copy_in_another_namespace_does_not_take_the_node_of_the_original_with
     assert_eq!(script.seen()[2].body["metadata"]["finalizers"], json!([]), "the cluster is not asked");
 }
 
-/// Its VM would be left behind, and a machine would go to the other one for good.
+/// The VM would be left behind, and a new machine would be bound to the other hypervisor permanently.
 #[tokio::test]
 async fn a_hypervisor_that_cannot_be_read_is_not_gone() {
     let ready = |written: &Script| {
@@ -343,7 +342,7 @@ async fn a_hypervisor_that_cannot_be_read_is_not_gone() {
     }
 }
 
-/// Its configuration has made the data in this process.
+/// This process has created the data of the configuration.
 #[tokio::test]
 async fn bootstrap_data_that_was_just_made_here_is_not_read() {
     let mut h1 = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
@@ -361,7 +360,7 @@ async fn bootstrap_data_that_was_just_made_here_is_not_read() {
     assert!(script.seen().is_empty(), "{:?}", script.seen().len());
 }
 
-/// The third failure in a row is said with the hypervisor's words and one event; the first success ends it.
+/// The third failure in a row is reported with the hypervisor's message and one event; the first success ends the report.
 #[tokio::test]
 async fn a_fault_that_does_not_pass_by_itself_is_said() {
     let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));

@@ -1,6 +1,6 @@
-//! The one batch that is done next: some machines removed, or some made, or nothing.
+//! The batch that is done next: some machines are removed, or some are created, or neither.
 //!
-//! In this order: what is named, what is too much, what failed, what is outdated; then what is missing. Each pass sees what the last one did.
+//! The order: machines named for removal, surplus, failed, outdated; then missing machines. Each pass sees the effects of the last one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{DeletePolicy, Order};
 use crate::domain::decision::Decision;
 
-/// Machines without a VM at one time, for each hypervisor: those above it would only wait in the hypervisor's queue.
+/// The most machines without a VM at one time, for each hypervisor: more would only wait in the hypervisor's queue.
 pub const MAKING: usize = 32;
 
 pub fn decide(s: &ObservedPool<'_>, now: Timestamp) -> Decision<PoolStep> {
@@ -35,34 +35,34 @@ pub fn decide(s: &ObservedPool<'_>, now: Timestamp) -> Decision<PoolStep> {
     decision
 }
 
-/// The decision when the API server has refused a machine for `why`: the report says so, and it is tried again after `left`.
+/// The decision when the API server has refused a machine for `why`: the report states the reason, and the next try comes after `left`.
 pub fn refused(mut decision: Decision<PoolStep>, why: String, left: Duration) -> Decision<PoolStep> {
     decision.conditions.retain(|condition| condition.type_ != ConditionType::Ready);
     decision.with_condition(Desired::no(ConditionType::Ready, Reason::MachinesRefused, why)).requeue_after(left)
 }
 
-/// Labels or taints of the template cannot be had on Nodes that are there.
+/// The conditions when the API server refuses labels or taints of the template on existing Nodes.
 pub fn nodes_refused(mut conditions: Vec<Desired>, why: &str) -> Vec<Desired> {
     conditions.retain(|condition| condition.type_ != ConditionType::MachinesUpToDate);
     conditions.push(Desired::no(ConditionType::MachinesUpToDate, Reason::NodesRefused, why));
     conditions
 }
 
-/// Until the next machine becomes available, or is given up, without any event.
+/// The time until the next machine becomes available, or is given up, without any event.
 fn next_requeue(view: &View<'_>) -> Option<Duration> {
     let available = view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten());
     let given_up = view.live().filter(|m| m.failed.is_none()).filter_map(|m| Duration::try_from(m.given_up_at?.duration_since(view.now)).ok());
     available.chain(given_up).min()
 }
 
-/// Machines whose removal was asked for by name. They go alone: surplus machines are counted when these are gone.
+/// Machines that were named for removal. They are removed alone: surplus machines are counted afterwards.
 fn named(view: &View<'_>) -> Vec<String> {
     let mut names: Vec<String> = view.live().filter(|m| m.named).map(|m| m.name.clone()).collect();
     names.sort();
     names
 }
 
-/// Machines above the ceiling, by [`rank`]. While outdated ones are replaced, as many stay available as were promised.
+/// Machines above the ceiling, by [`rank`]. While outdated machines are replaced, the promised number stays available.
 fn too_many(view: &View<'_>) -> Vec<String> {
     let excess = view.count().saturating_sub(view.ceiling());
     let mut spare = if view.rolling() { view.available.saturating_sub(view.floor()) } else { view.available };
@@ -72,7 +72,7 @@ fn too_many(view: &View<'_>) -> Vec<String> {
     affordable.take(excess).map(|m| m.name.clone()).collect()
 }
 
-/// Which machines go first when there are too many: delete_first, outdated, failed, not available; then as the policy says.
+/// The order in which surplus machines are removed: delete_first, outdated, failed, not available; then by the policy.
 fn rank(view: &View<'_>, member: &Member) -> impl Ord + use<> {
     let age = match view.s.goal.delete_policy {
         DeletePolicy::Oldest => (Some(member.created), Reverse(None)),
@@ -81,13 +81,13 @@ fn rank(view: &View<'_>, member: &Member) -> impl Ord + use<> {
     (!member.delete_first, member.up_to_date, member.failed.is_none(), view.is_available(member), age, member.name.clone())
 }
 
-/// Failed machines of the template, as long as there are not too many; not while the template is in doubt. Outdated ones go with
-/// the others of their kind.
+/// Failed machines of the template, if there are not too many and the template is not in doubt. Outdated machines are handled by
+/// [`outdated`].
 fn failed(view: &View<'_>) -> Vec<String> {
     if view.stopped {
         return Vec::new();
     }
-    // Those that were removed, until others have taken their places: else one batch after another would go.
+    // Removed machines count until others have replaced them. Otherwise one batch after another would be removed.
     let away = view.leaving.max(view.coming());
     let mut budget = if view.too_many_unhealthy() { 0 } else { view.s.goal.max_unhealthy.saturating_sub(away) };
     let mut candidates: Vec<&Member> = view.fresh.iter().filter(|m| m.failed.is_some()).copied().collect();
@@ -100,9 +100,9 @@ fn failed(view: &View<'_>) -> Vec<String> {
     allowed.map(|m| m.name.clone()).collect()
 }
 
-/// Outdated machines. What was of no use yet goes at once. One that is available goes when there is one more than promised; one
-/// that is not, and may become so again, only while those that are left would be as many as promised: what takes the Nodes away
-/// one after another, or all at once, must not take the machines too.
+/// Outdated machines. A machine that never served is removed at once. An available machine is removed if more are available than promised.
+/// A machine that is not available but may recover is removed only while the rest would still be as many as promised: an outage that takes
+/// the Nodes one after another, or all at once, must not remove the machines too.
 fn outdated(view: &View<'_>) -> Vec<String> {
     if view.stopped {
         return Vec::new();
@@ -120,18 +120,18 @@ fn outdated(view: &View<'_>) -> Vec<String> {
     allowed.map(|m| m.name.clone()).collect()
 }
 
-/// Which outdated machines are replaced first.
+/// The order in which outdated machines are replaced.
 fn turn(view: &View<'_>, member: &Member) -> impl Ord + use<> {
     let first = match view.s.goal.order {
         Order::Oldest => (false, None),
         Order::NotReady => (member.is_ready(), None),
-        // Without a build it has no Node, and nothing is lost with it.
+        // A machine without a build has no Node, so nothing is lost with it.
         Order::Build => (false, member.build.clone()),
     };
     (!member.delete_first, first, member.created, member.name.clone())
 }
 
-/// Where machines are made, one entry each.
+/// The places of the machines to create, one entry each.
 fn missing(view: &View<'_>) -> Vec<Option<String>> {
     if view.stopped {
         return Vec::new();
@@ -142,15 +142,15 @@ fn missing(view: &View<'_>) -> Vec<Option<String>> {
     std::iter::repeat_with(|| load.next()).take(wanted.min(room)).map_while(|place| place).collect()
 }
 
-/// Machines of each hypervisor that may take another one.
+/// The number of machines on each hypervisor that may take another one.
 struct Load<'a> {
-    /// By hypervisor: machines of the template, all machines, and those without a VM.
+    /// By hypervisor: machines of the template, all machines, and machines without a VM.
     domains: BTreeMap<Option<&'a str>, (usize, usize, usize)>,
 }
 
 impl<'a> Load<'a> {
     fn of(view: &View<'a>) -> Self {
-        // Where the template says, every machine counts for one and the same place.
+        // If the template chooses the hypervisor, every machine counts for the same place.
         let anywhere = view.s.domains.is_empty();
         let place = |m: &'a Member| if anywhere { None } else { m.domain.as_deref() };
         let mut domains: BTreeMap<Option<&str>, (usize, usize, usize)> = BTreeMap::new();
@@ -173,7 +173,7 @@ impl<'a> Load<'a> {
         Self { domains }
     }
 
-    /// The hypervisor with the fewest machines, `None` when none takes another one.
+    /// The hypervisor with the fewest machines; `None` when no hypervisor may take another one.
     fn next(&mut self) -> Option<Option<String>> {
         let free = self.domains.iter_mut().filter(|(_, (.., making))| *making < MAKING);
         let (domain, (fresh, all, making)) = free.min_by_key(|(_, (fresh, all, _))| (*fresh, *all))?;
@@ -184,7 +184,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Takes one, if there is one.
+/// Takes one from the budget. Returns whether any was left.
 fn take(budget: &mut usize) -> bool {
     let some = *budget > 0;
     *budget = budget.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The objects of one machine of a pool: its WindowsMachine, its configuration, and what changes in them in place.
+//! Builds the objects of one pool machine: its WindowsMachine, its configuration, and their changes in place.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ use crate::kinds::bootstrap_config::decide::step::may_have_data;
 use crate::kinds::machine::decide::placement::{self, Places};
 use crate::kinds::machine::decide::step::vm_spec;
 
-/// Characters of the pool's name in the names of its machines: with the rest they are as long as Windows allows.
+/// The most characters of the pool's name in the names of its machines: with the rest, a name is as long as Windows allows.
 const PREFIX: usize = 9;
-/// Characters after it that tell the machines apart.
+/// The number of characters after the prefix, which distinguish the machines.
 const SUFFIX: usize = 5;
 
 /// A new machine, on the hypervisor `place` or where the template says.
@@ -49,7 +49,7 @@ pub fn machine(object: &WindowsNodePool, request: &PoolRequest, template: &Templ
     }
 }
 
-/// The machine with what its own controller would store first, its finalizer and its hypervisor, if these are certain: one write less.
+/// Adds to the machine what its own controller would store first, its finalizer and its hypervisor, if these are certain. That saves one write.
 pub fn adopted(mut machine: WindowsMachine, places: &Places<'_>) -> WindowsMachine {
     let Ok(hypervisor) = placement::choose(&machine, places) else { return machine };
     if vm_spec(&machine).is_err() || !Guard::MachineFinalizer.holds() {
@@ -68,12 +68,12 @@ fn labels(object: &WindowsNodePool, request: &PoolRequest, template: &Template) 
     of_pool.chain(filter(object)).collect()
 }
 
-/// What a pool that one process looks after makes, the same process must look after.
+/// The watch filter's label: objects that a pool creates must be handled by the same process as the pool.
 fn filter(object: &WindowsNodePool) -> Option<(String, String)> {
     object.labels().get(WATCH_FILTER_LABEL).map(|value| (WATCH_FILTER_LABEL.to_owned(), value.clone()))
 }
 
-/// The pool is the controller of the machine, unless that is its Machine (`docs/design/cluster-api.md#pool-machines`).
+/// The owner reference to the pool. The pool is the controller of the machine, unless a Machine is (`docs/design/cluster-api.md#pool-machines`).
 pub fn owner_reference(object: &WindowsNodePool, standalone: bool) -> OwnerReference {
     OwnerReference {
         api_version: WindowsNodePool::api_version(&()).into_owned(),
@@ -95,7 +95,7 @@ pub fn is_of(machine: &ObjectMeta, pool: &str) -> bool {
     capi::owner(machine.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|owner| owner.uid == pool)
 }
 
-/// Whether [`name`] could have given that name to a machine of the pool.
+/// Whether [`name`] could have created that name for a machine of the pool.
 pub fn is_name_of(object: &WindowsNodePool, name: &str) -> bool {
     name.strip_prefix(&prefix(object)).is_some_and(|rest| rest.len() == SUFFIX && rest.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()))
 }
@@ -105,7 +105,7 @@ fn prefix(object: &WindowsNodePool) -> String {
     format!("{}-", start.trim_end_matches('-'))
 }
 
-/// The configuration of one machine: it has the machine's name, belongs to it, and so its token is bound to it.
+/// The configuration of one machine. It has the machine's name and belongs to the machine, so its token is bound to the machine.
 pub fn config(object: &WindowsNodePool, machine: &WindowsMachine, spec: &WindowsBootstrapConfigSpec) -> WindowsBootstrapConfig {
     let cluster = capi::cluster_name(machine.metadata.labels.as_ref()).map(|name| (CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
     let pool = (POOL_LABEL.to_owned(), capi::label_value(&object.name_any()));
@@ -124,7 +124,7 @@ pub fn config(object: &WindowsNodePool, machine: &WindowsMachine, spec: &Windows
     }
 }
 
-/// The configuration with what its own controller would store first, its finalizer and its cluster, if its data is made next.
+/// Adds to the configuration what its own controller would store first, its finalizer and its cluster, if its data is created next.
 pub fn adopted_config(mut config: WindowsBootstrapConfig, machine: &WindowsMachine, cluster: &TargetCluster) -> WindowsBootstrapConfig {
     if future_provider_id(machine).is_none() || !may_have_data(cluster) || !Guard::ConfigFinalizer.holds() {
         return config;
@@ -135,9 +135,9 @@ pub fn adopted_config(mut config: WindowsBootstrapConfig, machine: &WindowsMachi
     config
 }
 
-/// What of the template is written into a machine that is there, as a merge patch: labels, annotations and the join deadline.
+/// The merge patch that writes the template's changes into an existing machine: labels, annotations and the join deadline.
 pub fn change(pool: &WindowsNodePool, template: &Template, machine: &WindowsMachine, up_to_date: bool) -> Option<Value> {
-    // Core still edits an object that it has not made its own (`docs/design/cluster-api.md#ownership-before-writes`).
+    // Core still edits an object that it has not adopted yet (`docs/design/cluster-api.md#ownership-before-writes`).
     if ClusterRef::of_pool(pool).is_none() {
         capi::machine_owner(machine.metadata.owner_references.as_ref())?;
     }

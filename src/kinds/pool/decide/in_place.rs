@@ -1,9 +1,9 @@
-//! What of a changed template is written into what is there, instead of making another VM: labels and annotations of the
-//! WindowsMachine, labels and taints of its Node. What the template does not name any more goes; what others have set stays.
+//! Writes changes of the template into existing objects, instead of creating another VM: labels and annotations of the WindowsMachine, labels
+//! and taints of its Node. A key that the template no longer names is removed; values that others have set stay.
 //!
-//! What is ours must be remembered, since neither object says it: a kubelet made its Node with labels that server-side apply takes
-//! for the kubelet's own, and the taints of a Node have one owner for the whole list. So a machine carries the keys that it has from
-//! the pool, as core notes on a Node those that it has from a Machine; and what a Node has is what its WindowsBootstrapConfig says.
+//! Our keys must be remembered, since neither object records them: a kubelet created its Node with labels that server-side apply treats
+//! as the kubelet's own, and the taints of a Node have one owner for the whole list. So a machine carries the keys that the pool has set,
+//! as core records on a Node the keys from a Machine. The keys of a Node are those in its WindowsBootstrapConfig.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use serde_json::{Map, Value, json};
 use crate::api::bootstrap_config::{Taint, TaintEffect};
 use crate::api::machine::TemplateMetadata;
 
-/// On a WindowsMachine: the keys of the labels that it has from its pool, with commas between them. On a Node without Cluster API:
-/// those that it has from its machine.
+/// On a WindowsMachine: the keys of the labels from its pool, separated by commas. On a Node without Cluster API: the keys of the labels
+/// from its machine.
 const LABELS_FROM_POOL: &str = "infrastructure.cluster.x-k8s.io/labels-from-pool";
-/// The same for annotations.
+/// On a WindowsMachine: the keys of the annotations from its pool.
 const ANNOTATIONS_FROM_POOL: &str = "infrastructure.cluster.x-k8s.io/annotations-from-pool";
-/// Below it, labels and annotations have a meaning to this program: a template that names one does not own it.
+/// Labels and annotations with this prefix have a meaning to CAPW: a template that names one does not own it.
 const OWN: &str = "infrastructure.cluster.x-k8s.io/";
 
-/// What a new machine carries beside the template's own annotations.
+/// The annotations of a new machine in addition to the template's own.
 pub fn notes(wanted: &TemplateMetadata) -> BTreeMap<String, String> {
     let note = |(key, keys): (&str, &BTreeMap<String, String>)| {
         let named = names(keys);
@@ -31,7 +31,7 @@ pub fn notes(wanted: &TemplateMetadata) -> BTreeMap<String, String> {
     [(LABELS_FROM_POOL, &wanted.labels), (ANNOTATIONS_FROM_POOL, &wanted.annotations)].into_iter().filter_map(note).collect()
 }
 
-/// The merge patch of an object's `metadata`; `None` when it is as the template wants it.
+/// The merge patch of an object's `metadata`; `None` when the metadata matches the template.
 pub fn metadata(wanted: &TemplateMetadata, has: &ObjectMeta) -> Option<Value> {
     let none = BTreeMap::new();
     let (labels, annotations) = (has.labels.as_ref().unwrap_or(&none), has.annotations.as_ref().unwrap_or(&none));
@@ -59,15 +59,15 @@ fn changes(wanted: &BTreeMap<String, String>, has: &BTreeMap<String, String>, no
     set.chain(dropped.map(|key| (key.to_owned(), Value::Null))).collect()
 }
 
-/// Labels and taints that a Node has from its configuration, or should have.
+/// The labels and taints that a Node has from its configuration, or should have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LabelsAndTaints<'a> {
     pub labels: &'a BTreeMap<String, String>,
     pub taints: &'a [Taint],
 }
 
-/// The merge patch of a Node for a change from `had` to `wanted`; `None` when nothing is left to do. Only what the change touches is
-/// written: a value that was set from outside meanwhile stays. Taints are one list: the Node must not have been written since it was read.
+/// The merge patch of a Node for a change from `had` to `wanted`; `None` when nothing is left to do. The patch contains only what changes, so a
+/// value that others have set stays. Taints are one list: the Node must not have been written since it was read.
 pub fn node(node: &Node, had: LabelsAndTaints<'_>, wanted: LabelsAndTaints<'_>) -> Option<Value> {
     let labels = node_labels(node, had.labels, wanted.labels);
     let taints = node_taints(node, had.taints, wanted.taints);
@@ -87,7 +87,7 @@ fn node_labels(node: &Node, had: &BTreeMap<String, String>, wanted: &BTreeMap<St
     set.map(|(key, value)| (key.clone(), json!(value))).chain(dropped.map(|(key, _)| (key.clone(), Value::Null))).collect()
 }
 
-/// The new list; `None` when it is the old one.
+/// The new list of taints; `None` when it equals the old one.
 fn node_taints(node: &Node, had: &[Taint], wanted: &[Taint]) -> Option<Vec<NodeTaint>> {
     let has = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let new = |taint: &&Taint| !had.contains(taint);
@@ -97,14 +97,14 @@ fn node_taints(node: &Node, had: &[Taint], wanted: &[Taint]) -> Option<Vec<NodeT
         replaced || dropped
     };
     let kept = has.iter().filter(|taint| !gone(taint)).cloned();
-    // What is there as it is wanted keeps its place and the time at which it came.
+    // A taint that already is as desired keeps its position and its timestamp.
     let list: Vec<NodeTaint> =
         kept.chain(wanted.iter().filter(new).map(|w| has.iter().find(|t| is(w, t)).cloned().unwrap_or_else(|| made(w)))).collect();
     let same = list.len() == has.len() && has.iter().all(|taint| list.contains(taint));
     (!same).then_some(list)
 }
 
-/// A Node has one taint of a key and an effect.
+/// Whether both have the same key and effect: a Node has one taint for each pair.
 fn same_place(ours: &Taint, taint: &NodeTaint) -> bool {
     ours.key == taint.key && effect(ours.effect) == taint.effect
 }
@@ -133,7 +133,7 @@ mod tests {
         serde_json::from_value(json!({"labels": labels, "annotations": annotations})).unwrap()
     }
 
-    /// What the API server makes of a merge patch.
+    /// Applies a merge patch as the API server does.
     fn merged(mut target: Value, patch: &Value) -> Value {
         json_patch::merge(&mut target, patch);
         target

@@ -1,4 +1,4 @@
-//! What one machine of a pool is, from what it and its Machine say.
+//! The state of one pool machine, from its WindowsMachine and its Machine.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -14,26 +14,26 @@ use crate::domain::owner::NodeRequest;
 
 /// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
 const OWNER_REMEDIATED: &str = "OwnerRemediated";
-/// Condition of a Machine: what the MachineHealthCheck saw.
+/// Condition of a Machine: the result of the MachineHealthCheck.
 const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
 
-/// Everything that is known of one machine.
+/// The known facts about one machine.
 pub struct Known<'a> {
     pub object: &'a WindowsMachine,
-    /// What its Machine asks for, or what it would if the pool were not standalone.
+    /// The request of its Machine, or an equivalent request in a standalone pool.
     pub request: Option<&'a NodeRequest>,
     pub config: Option<&'a WindowsBootstrapConfig>,
     /// Hash of the pool's template.
     pub hash: &'a str,
-    /// Its removal was asked for, whatever the caches say.
+    /// The removal of the machine was requested, whatever the caches show.
     pub removed: bool,
-    /// Its hypervisor does not answer or is gone.
+    /// The hypervisor does not answer or was deleted.
     pub unreachable: bool,
-    /// The pool is standalone: no MachineHealthCheck replaces what fails.
+    /// The pool is standalone: no MachineHealthCheck replaces failed machines.
     pub standalone: bool,
     /// See [`Member::named`].
     pub named: bool,
-    /// So many seconds a Node may stay not Ready.
+    /// How many seconds a Node may stay not Ready.
     pub not_ready_seconds: Option<i64>,
     pub now: Timestamp,
 }
@@ -69,7 +69,7 @@ fn state(k: &Known<'_>) -> State {
     }
 }
 
-/// The conditions of its Machine.
+/// The conditions of the Machine.
 fn told<'a>(k: &Known<'a>) -> &'a [Condition] {
     k.request.map(|r| r.conditions.as_slice()).unwrap_or_default()
 }
@@ -79,14 +79,14 @@ fn condition_of<'a>(k: &Known<'a>, type_: ConditionType) -> Option<&'a Condition
     find(k.object.status.as_ref().map(|s| s.conditions.as_slice())?, type_)
 }
 
-/// Why it is taken for failed. Where there is one, a MachineHealthCheck has the last word; a VM that is gone can only be replaced
-/// (`docs/design/cluster-api.md#pool-machines`); what the template cannot bring up speaks against the template and is not tried again by itself.
+/// Why the machine counts as failed. If a MachineHealthCheck exists, it decides. A VM that was removed can only be replaced
+/// (`docs/design/cluster-api.md#pool-machines`). A failure caused by the template counts against the template and is not retried automatically.
 fn failure(k: &Known<'_>) -> Option<Failure> {
     let told = told(k);
     let remediated = find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False");
     let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
     let unready = condition_of(k, ConditionType::Ready).filter(|c| c.status == "False");
-    // Checked first: the template is not at fault.
+    // Checked first: the template did not cause this failure.
     if let Some(ready) = unready.filter(|c| c.reason == Reason::VirtualMachineRemoved) {
         return failed(ready, if remediated { Replace::AtOnce } else { Replace::InBudget });
     }
@@ -112,7 +112,7 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
     data.filter(|c| c.status == "False" && is_of_template(c)).and_then(|c| failed(c, Replace::NotHere))
 }
 
-/// When a machine whose Node is not Ready is given up. Where there is Cluster API, a MachineHealthCheck does that.
+/// When a machine whose Node is not Ready is given up. With Cluster API, a MachineHealthCheck decides that.
 fn given_up_at(k: &Known<'_>) -> Option<Timestamp> {
     let seconds = k.not_ready_seconds.filter(|_| k.standalone)?;
     let since = find(told(k), NODE_READY).filter(|c| c.status != "True")?.last_transition_time.0;
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Two VMs that are taken away while they start do not prove the template broken.
+    /// Two VMs that are removed while they start do not prove that the template is broken.
     #[test]
     fn a_vm_that_was_removed_from_outside_does_not_speak_against_the_template() {
         let starting = |reason: &str| json!({"initialization": {"provisioned": true}, "conditions": [condition("Ready", "False", reason), condition("NodeJoined", "False", "NodeNeverJoined")]});

@@ -1,18 +1,18 @@
-//! The messages of a pool: numbers and names, never times, so that they change only when the state does.
+//! The messages of a pool: numbers and names, never times, so that a message changes only when the state does.
 
 use super::situation::{Member, Replace, State};
 use super::step::{PoolStep, Why};
 use super::view::View;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
-/// Names in one message.
+/// The most names in one message.
 const NAMES: usize = 3;
 
 pub(super) fn conditions(view: &View<'_>, step: &PoolStep) -> Vec<Desired> {
     vec![up_to_date(view, step), ready(view, step)]
 }
 
-/// What a pool says while some of its machines cannot be read: how many it has, and in which state, is not known.
+/// The condition while some machines cannot be read: the number of machines and their states are unknown.
 pub fn unread(machines: &[String]) -> Desired {
     let more = machines.len().checked_sub(NAMES).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
     let named: Vec<&str> = machines.iter().take(NAMES).map(String::as_str).collect();
@@ -94,7 +94,7 @@ fn available(view: &View<'_>) -> String {
     format!("{} of {} machines are available", view.available, view.s.goal.replicas)
 }
 
-/// Where the machines are that are not available.
+/// The progress of the machines that are not available.
 fn progress(view: &View<'_>) -> String {
     let count = |state: fn(&State) -> bool| view.live().filter(|m| state(&m.state)).count();
     let parts = [
@@ -112,7 +112,7 @@ fn full(view: &View<'_>) -> usize {
     view.live().filter(|m| m.state == State::Making { full: true }).count()
 }
 
-/// Why nothing more is made or replaced, and the way out.
+/// Why no more machines are created or replaced, and the remedy.
 fn stopped(view: &View<'_>) -> String {
     let never_started: Vec<&Member> = view.fresh.iter().copied().filter(|m| m.failed_to_start()).collect();
     let before = match view.s.failures.count {
@@ -125,7 +125,7 @@ fn stopped(view: &View<'_>) -> String {
     )
 }
 
-/// Name and reason of those that failed.
+/// Name and reason of each failed machine.
 fn failures<'a>(members: &[&'a Member]) -> Vec<(&'a str, &'a str)> {
     let mut failed: Vec<(&str, &str)> = members.iter().filter_map(|m| Some((m.name.as_str(), m.failed.as_ref()?.why.as_str()))).collect();
     failed.sort_unstable();

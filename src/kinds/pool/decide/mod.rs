@@ -1,7 +1,7 @@
-//! WindowsNodePool: how many machines are made, which ones go, and when (`docs/design/cluster-api.md#machine-pools`).
+//! WindowsNodePool: how many machines are created, which machines are removed, and when (`docs/design/cluster-api.md#machine-pools`).
 //!
-//! [`request`] is what is asked for, [`member`] what each machine is, [`batch`] what is done next, [`removal`] how a machine is removed,
-//! [`build`] the objects of a new one, [`template`] what makes a machine outdated, [`in_place`] what changes without another VM.
+//! [`request`] is the desired state, [`member`] the state of each machine, [`batch`] the next batch, [`removal`] how a machine is removed,
+//! [`build`] the objects of a new machine, [`template`] the hash that makes a machine outdated, [`in_place`] the changes without another VM.
 
 pub mod batch;
 pub mod build;

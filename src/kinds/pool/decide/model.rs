@@ -1,4 +1,4 @@
-//! A pool in a world without clusters: machines that come up, fail and go as a test says, and the decisions carried out on them.
+//! A pool in a world without clusters: machines start, fail and disappear as a test requires, and the decisions are carried out on them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::situation::{Failure, Failures, Goal, Member, ObservedPool, Replace, S
 use super::step::{PoolStep, Why};
 use crate::api::pool::{DeletePolicy, Order};
 
-/// See the module. Machines are named `m0`, `m1` and so on, in the order in which they were made.
+/// The world of a pool. Machines are named `m0`, `m1` and so on, in the order of their creation.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub goal: Goal,
@@ -39,7 +39,7 @@ impl World {
         Self { goal, members: Vec::new(), template: 0, failures: Failures::default(), now, domains: Vec::new(), made: 0 }
     }
 
-    /// With that many Ready machines of the template.
+    /// A world with that many Ready machines of the template.
     pub fn settled(goal: Goal) -> Self {
         let mut world = Self::new(goal);
         world.run(|_| true);
@@ -50,7 +50,7 @@ impl World {
         self.members.iter().map(|(template, m)| Member { up_to_date: *template == self.template, ..m.clone() }).collect()
     }
 
-    /// What the status remembers, as the report computes it.
+    /// Updates what the status remembers, as the report computes it.
     fn remember(&mut self) {
         let last = self.failures.last;
         if self.seen().iter().any(|m| m.up_to_date && m.is_ready() && last.is_none_or(|last| m.created > last)) {
@@ -64,7 +64,7 @@ impl World {
         decide(&ObservedPool { goal: &self.goal, members: &members, domains: &self.domains, failures: self.failures }, self.now).step
     }
 
-    /// One pass: the decision, carried out.
+    /// One pass: decides and carries out.
     pub fn pass(&mut self) -> PoolStep {
         let step = self.decide();
         match &step {
@@ -107,7 +107,7 @@ impl World {
         ));
     }
 
-    /// Lets every machine take its next step; those of a template that is not good fail.
+    /// Advances every machine by one step; machines of a template that is not `good` fail.
     pub fn advance(&mut self, good: &impl Fn(u32) -> bool) {
         self.members.retain(|(_, m)| !m.is_leaving());
         for (template, m) in &mut self.members {
@@ -124,7 +124,7 @@ impl World {
         self.now += SignedDuration::from_secs(60);
     }
 
-    /// Passes and steps until nothing changes any more; gives how many passes it took.
+    /// Repeats passes and steps until nothing changes any more. Returns the number of passes.
     pub fn run(&mut self, good: impl Fn(u32) -> bool) -> usize {
         for passes in 0..10_000 {
             let before = format!("{:?}", self.members);

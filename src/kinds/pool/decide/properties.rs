@@ -1,4 +1,4 @@
-//! What holds whatever happens: bounds at every step, victims that the policy names, and an end.
+//! Invariants for any history: bounds at every step, removals in the order of the policy, and an end.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::situation::{Failure, Goal, Member, Replace, State};
 use super::step::{PoolStep, Why};
 use crate::api::pool::{DeletePolicy, Order};
 
-/// What may happen between two passes.
+/// An event between two passes.
 #[derive(Clone, Debug)]
 enum Event {
     Scale(usize),
@@ -98,7 +98,7 @@ fn happen(world: &mut World, event: &Event, good: impl Fn(u32) -> bool) {
     }
 }
 
-/// Machines are made on the hypervisors that have the fewest of the template, of those that have room.
+/// Checks that machines are created on the hypervisors with the fewest machines of the template, among those that have room.
 fn spread(world: &World, live: &[&Member], places: &[Option<String>]) -> Result<(), TestCaseError> {
     if world.domains.is_empty() {
         prop_assert!(places.iter().all(Option::is_none));
@@ -115,7 +115,7 @@ fn spread(world: &World, live: &[&Member], places: &[Option<String>]) -> Result<
     Ok(())
 }
 
-/// The step keeps what was promised. Bounds are computed here from scratch, not by the code that is tested.
+/// Checks that the step keeps the promises. Bounds are computed here from scratch, not by the code under test.
 fn judge(world: &World, step: &PoolStep) -> Result<(), TestCaseError> {
     let members = world.seen();
     let goal = &world.goal;
@@ -157,7 +157,7 @@ fn judge(world: &World, step: &PoolStep) -> Result<(), TestCaseError> {
                     prop_assert!(victims.iter().all(|m| !m.up_to_date));
                     let floor = goal.replicas.saturating_sub(goal.unavailable);
                     prop_assert!(lost == 0 || available - lost >= floor, "below what was promised: {} of {floor}", available - lost);
-                    // If all Nodes came back, there would be as many as promised.
+                    // If all Nodes came back, there would be as many machines as promised.
                     let serves = |m: &Member| matches!(m.state, State::NotReady | State::Ready { .. });
                     let given_up = |m: &Member| m.failed.as_ref().is_some_and(|f| f.replace == Replace::AtOnce);
                     let may_serve = |m: &Member| serves(m) && !given_up(m);
@@ -180,7 +180,7 @@ fn judge(world: &World, step: &PoolStep) -> Result<(), TestCaseError> {
                         let floor = goal.replicas.saturating_sub(goal.unavailable);
                         prop_assert!(lost == 0 || available - lost >= floor, "below what was promised");
                     } else {
-                        // Everybody who is spared ranks behind everybody who goes.
+                        // Every machine that stays ranks behind every machine that is removed.
                         let class = |m: &Member| (!m.delete_first, m.failed.is_none(), is_available(m));
                         let last = victims.iter().map(|m| class(m)).max();
                         prop_assert!(kept.iter().all(|m| Some(class(m)) >= last), "a machine that should have gone before was spared");
@@ -219,7 +219,7 @@ proptest! {
             let step = world.pass();
             judge(&before, &step)?;
         }
-        // Fair weather: what was written down as failed by hand is taken away by hand, and hypervisors have room.
+        // Afterwards there are no more faults: the test clears the failures that it has set, and hypervisors have room.
         world.members.retain(|(_, m)| m.failed.is_none());
         for (_, m) in &mut world.members {
             if let State::Making { full } = &mut m.state {

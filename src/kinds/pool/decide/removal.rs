@@ -1,4 +1,4 @@
-//! How one machine of a pool is removed.
+//! Decides how one machine of a pool is removed.
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -9,40 +9,40 @@ use crate::domain::gate::has_finalizer;
 use crate::domain::identity::NodeIdentity;
 use crate::domain::owner::is_ready;
 
-/// Which object is deleted.
+/// The object to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// The Machine, which drains the Node first (`docs/design/cluster-api.md#pool-machines`).
     Machine,
-    /// The WindowsMachine: it drains its Node itself, or Cluster API makes no Machine for it any more.
+    /// The WindowsMachine: it drains its Node itself, or Cluster API no longer creates a Machine for it.
     WindowsMachine,
-    /// None yet, or it is being removed.
+    /// None yet, or the machine is already being removed.
     Nothing,
 }
 
-/// Of a pool that stays.
+/// The removal of a machine from a pool that stays.
 pub fn of_machine(standalone: bool, machine: Option<&Machine>) -> Removal {
     match machine {
         _ if standalone => Removal::WindowsMachine,
-        // Before core looks after it, a Machine would vanish at once and leave its WindowsMachine, for which core makes another.
+        // Before core has set its finalizer, a Machine would disappear at once and leave its WindowsMachine, which would get another Machine.
         Some(machine) if has_finalizer(&machine.metadata, MACHINE_FINALIZER) => Removal::Machine,
         _ => Removal::Nothing,
     }
 }
 
-/// Of a pool that is being deleted. `is_leaving`: the removal of the machine was asked for; `is_deleted`: that of the WindowsMachine.
+/// The removal of a machine with its pool. `is_leaving`: the machine's removal was requested; `is_deleted`: the WindowsMachine is being deleted.
 pub fn with_pool(standalone: bool, machine: Option<&Machine>, is_leaving: bool, is_deleted: bool) -> Removal {
     if is_leaving && (standalone || machine.is_some() || is_deleted) {
         return Removal::Nothing;
     }
     match of_machine(standalone, machine) {
-        // Core makes no Machine any more for what is left without one.
+        // Core no longer creates a Machine for a WindowsMachine that has none.
         Removal::Nothing if machine.is_none() => Removal::WindowsMachine,
         removal => removal,
     }
 }
 
-/// Whether a machine goes because of its Node: it failed by what that one did, or goes before others because that one is not Ready.
+/// Whether a machine is removed because of its Node: the machine failed because of the Node, or is removed first because its Node is not Ready.
 pub fn is_because_of_its_node(member: &Member, why: Why) -> bool {
     match why {
         Why::Named => false,
@@ -51,7 +51,7 @@ pub fn is_because_of_its_node(member: &Member, why: Why) -> bool {
     }
 }
 
-/// Whether a machine that is to be removed because of its Node is well: `node` is the one of its name, as it is now.
+/// Whether a machine that is to be removed because of its Node is healthy. `node` is the current Node of its name.
 pub fn is_refuted(member: &Member, why: Why, machine: &NodeIdentity, node: &Node) -> bool {
     machine.is_of(node) && (is_ready(node) || (why == Why::Failed && member.had_no_node()))
 }
@@ -92,7 +92,7 @@ mod tests {
             (failed(State::NotReady, "NodeDeleted"), Why::Failed, node(own, "Unknown"), true),
             (failed(State::Starting, "NodeNeverJoined"), Why::Failed, node(own, "False"), true),
             (failed(State::Starting, "NodeNeverJoined"), Why::Failed, node(other, "True"), false),
-            // Its Node is there, and of no use yet.
+            // The Node exists, but is not Ready yet.
             (failed(State::Starting, "NodeNeverJoined"), Why::Outdated, node(own, "False"), false),
             (failed(State::Starting, "NodeNeverJoined"), Why::Outdated, node(own, "True"), true),
             (failed(State::NotReady, "NodeStatusUnknown"), Why::TooMany, node(own, "True"), true),
@@ -134,7 +134,7 @@ mod tests {
         let (new, known) = (machine(&[]), machine(&[MACHINE_FINALIZER]));
         for (machine, is_leaving, is_deleted, removal) in [
             (None, false, false, Removal::WindowsMachine),
-            // Its Machine is gone by now, and the WindowsMachine was left.
+            // The Machine was deleted by now, and the WindowsMachine was left.
             (None, true, false, Removal::WindowsMachine),
             (None, true, true, Removal::Nothing),
             (Some(&new), false, false, Removal::Nothing),

@@ -1,4 +1,4 @@
-//! What is asked of a pool: by the MachinePool that owns it, or by the pool itself.
+//! The request to a pool: from the MachinePool that owns the pool, or from the pool itself.
 
 use serde_json::{Map, Value};
 
@@ -6,30 +6,30 @@ use crate::api::capi::{self, CLUSTER_NAME_LABEL, Machine, MachinePool, POOL_NAME
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::pool::WindowsNodePool;
 
-/// The wishes of a pool's owner.
+/// The desired state that a pool's owner requests.
 #[derive(Clone, Debug)]
 pub struct PoolRequest {
-    /// Kind and name of the object that asks, for messages.
+    /// Kind and name of the requesting object, for messages.
     pub asked_by: String,
     pub replicas: i32,
     /// The number of machines follows the pool, which reports it to the MachinePool (`docs/design/cluster-api.md#replicas-managed-elsewhere`).
     pub is_scaled_by_infrastructure: bool,
     pub version: Option<String>,
     pub min_ready_seconds: i64,
-    /// WindowsHypervisors to spread the machines over; empty: the template says.
+    /// WindowsHypervisors over which the machines are spread; empty: the template chooses.
     pub failure_domains: Vec<String>,
-    /// Time limits for the deletion of the Machines, which core does not hand on.
+    /// Time limits for the deletion of the Machines, which core does not pass on.
     pub deletion: Map<String, Value>,
     /// The configuration that the MachinePool names.
     pub bootstrap_config: Option<Reference>,
     /// The cluster that a standalone pool joins.
     pub standalone: Option<ClusterRef>,
-    /// Labels by which Cluster API finds the machines of a pool; without values in a standalone pool, whose machines must not have them.
+    /// Labels by which Cluster API finds the machines of a pool. In a standalone pool they have no values, because its machines must not have them.
     pub core_labels: [(&'static str, Option<String>); 2],
 }
 
 impl PoolRequest {
-    /// Of the MachinePool that owns the pool.
+    /// The request of the MachinePool that owns the pool.
     pub fn of_machine_pool(object: &WindowsNodePool, owner: &MachinePool) -> Self {
         let template = &owner.spec.template.spec;
         let name = owner.metadata.name.clone().unwrap_or_default();
@@ -48,7 +48,7 @@ impl PoolRequest {
         }
     }
 
-    /// Of a standalone pool.
+    /// The request of a standalone pool.
     pub fn standalone(object: &WindowsNodePool, cluster: ClusterRef) -> Self {
         Self {
             asked_by: format!("WindowsNodePool {}", object.metadata.name.as_deref().unwrap_or_default()),
@@ -64,13 +64,13 @@ impl PoolRequest {
         }
     }
 
-    /// What a Machine lacks of the time limits.
+    /// The time limits that a Machine lacks.
     pub fn deletion_of(&self, machine: &Machine) -> Map<String, Value> {
         let has = machine.spec.deletion.clone().unwrap_or_default();
         self.deletion.iter().filter(|(key, value)| has.get(*key) != Some(*value)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// The cluster that machines of the pool belong to, as [`ClusterRef`] is written.
+    /// The cluster of the pool's machines, in the format of [`ClusterRef`].
     pub fn cluster(&self) -> Option<String> {
         let labelled = self.core_labels.iter().find(|(key, _)| *key == CLUSTER_NAME_LABEL).and_then(|(_, name)| name.clone());
         self.standalone.as_ref().map(ToString::to_string).or(labelled)

@@ -1,4 +1,4 @@
-//! What a decision about a pool depends on: what is asked for, and what each machine is.
+//! The input of a decision about a pool: the goal, and the state of each machine.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use crate::api::capi::NODE_DELETED;
 use crate::api::condition::Reason;
 use crate::api::pool::{Amount, DeletePolicy, Health, Order, Strategy, WindowsNodePoolSpec};
 
-/// Everything that the decision depends on.
+/// The input of the decision.
 pub struct ObservedPool<'a> {
     pub goal: &'a Goal,
     pub members: &'a [Member],
-    /// WindowsHypervisors that the machines are spread over; empty: the template says.
+    /// WindowsHypervisors over which the machines are spread; empty: the template chooses.
     pub domains: &'a [String],
     pub failures: Failures,
 }
 
-/// What is asked of the pool.
+/// The desired state of the pool.
 #[derive(Clone, Debug)]
 pub struct Goal {
     pub replicas: usize,
-    /// Machines above and below that number during a replacement; not both 0.
+    /// The most machines above and below `replicas` during a replacement; not both 0.
     pub surge: usize,
     pub unavailable: usize,
     pub order: Order,
     pub delete_policy: DeletePolicy,
-    /// So long a Node must be Ready until its machine counts as available.
+    /// How long a Node must be Ready until its machine counts as available.
     pub min_ready: Duration,
-    /// Machines that may be unhealthy at once; 0 switches replacement off.
+    /// The most machines that may be unhealthy at once; 0 disables replacement.
     pub max_unhealthy: usize,
 }
 
 impl Goal {
-    /// `replicas` and `min_ready` are those of the MachinePool, if one owns the pool.
+    /// Takes `replicas` and `min_ready` from the MachinePool, if one owns the pool.
     pub fn of(spec: &WindowsNodePoolSpec, replicas: i32, min_ready_seconds: i64) -> Self {
         let replicas = usize::try_from(replicas).unwrap_or_default();
         let Strategy { max_surge, max_unavailable, order } = &spec.strategy;
@@ -50,7 +50,7 @@ impl Goal {
     }
 }
 
-/// A share that is rounded down to nothing, beside no surge, would stop every replacement: then one machine may be missing.
+/// The most machines that may be missing. At least 1 without surge: a share that is rounded down to 0 would stop every replacement.
 fn bounded(surge: &Amount, unavailable: &Amount, replicas: usize) -> usize {
     match (surge.up(replicas), unavailable.down(replicas)) {
         (0, 0) => 1,
@@ -58,7 +58,7 @@ fn bounded(surge: &Amount, unavailable: &Amount, replicas: usize) -> usize {
     }
 }
 
-/// Machines of this template that failed and were replaced, since one that was made later became Ready.
+/// Machines of this template that failed and were replaced, since a machine that was created later became Ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     pub count: usize,
@@ -70,41 +70,41 @@ pub struct Failures {
 pub struct Member {
     pub name: String,
     pub created: Timestamp,
-    /// The WindowsHypervisor that it is on, once that is known.
+    /// The machine's WindowsHypervisor, once it is known.
     pub domain: Option<String>,
-    /// Made from the template as it is now.
+    /// Whether the machine was created from the current template.
     pub up_to_date: bool,
     pub state: State,
     pub failed: Option<Failure>,
-    /// When it is taken for failed, if its Node stays not Ready.
+    /// When the machine counts as failed, if its Node stays not Ready.
     pub given_up_at: Option<Timestamp>,
-    /// It is to go first when there are too many (an annotation says so).
+    /// Whether an annotation requests that the machine is removed first when there are too many.
     pub delete_first: bool,
-    /// Its removal was asked for by name, however many there are.
+    /// Whether the machine was named for removal, however many machines there are.
     pub named: bool,
-    /// Build of Windows, e.g. `[10, 0, 20348, 2700]`, once its Node has said so.
+    /// Build of Windows, e.g. `[10, 0, 20348, 2700]`, once its Node has reported the build.
     pub build: Option<Vec<u32>>,
 }
 
-/// How far a machine is.
+/// The progress of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its VM does not run yet; `full`: because the hypervisor has no room for it.
+    /// The VM does not run yet; `full`: because the hypervisor has no room for it.
     Making { full: bool },
-    /// Its VM runs, its Node was never Ready.
+    /// The VM runs, and its Node was never Ready.
     Starting,
-    /// Its Node is Ready since then.
+    /// The Node has been Ready since then.
     Ready { since: Timestamp },
-    /// Its Node was Ready and is not.
+    /// The Node was Ready and is not Ready any more.
     NotReady,
-    /// It is being removed; `lost`: its hypervisor does not answer, so that may take long.
+    /// The machine is being removed; `lost`: its hypervisor does not answer, so the removal may take long.
     Leaving { lost: bool },
 }
 
-/// Why a machine is taken for failed, and who may replace it.
+/// Why a machine counts as failed, and who may replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The reason of its own condition.
+    /// The reason in the machine's condition.
     pub why: String,
     pub replace: Replace,
 }
@@ -112,11 +112,11 @@ pub struct Failure {
 /// Who replaces a failed machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
-    /// Not the pool: a MachineHealthCheck or a person decides, and has not decided so.
+    /// Not the pool: a MachineHealthCheck or a person decides, and has not decided to replace the machine.
     NotHere,
     /// The pool, within its own budget.
     InBudget,
-    /// The pool, at once: a MachineHealthCheck with a budget of its own has said so.
+    /// The pool, at once: a MachineHealthCheck with a budget of its own has decided so.
     AtOnce,
 }
 
@@ -125,22 +125,22 @@ impl Member {
         matches!(self.state, State::Leaving { .. })
     }
 
-    /// It failed before it was of any use: that speaks against its template, unless its VM was removed from outside.
+    /// Whether the machine failed before it served: a sign of a broken template, unless the VM was removed from outside.
     pub fn failed_to_start(&self) -> bool {
         self.failed.as_ref().is_some_and(|f| f.why != Reason::VirtualMachineRemoved) && matches!(self.state, State::Making { .. } | State::Starting)
     }
 
-    /// It failed by what its Node did or did not do, which a look at the Node can refute.
+    /// Whether the machine failed because of its Node, which a read of the Node can refute.
     pub fn failed_by_its_node(&self) -> bool {
         self.failed.as_ref().is_some_and(|f| f.why != Reason::VirtualMachineRemoved)
     }
 
-    /// It failed because it had no Node: it never joined, or the Node was deleted.
+    /// Whether the machine failed because it had no Node: it never joined, or the Node was deleted.
     pub fn had_no_node(&self) -> bool {
         self.failed_to_start() || self.failed.as_ref().is_some_and(|f| f.why == NODE_DELETED)
     }
 
-    /// Its Node has served, and may again. A machine that a MachineHealthCheck has given up does not.
+    /// Whether the Node has served and may serve again. Not if a MachineHealthCheck has given up the machine.
     pub fn may_serve(&self) -> bool {
         let given_up = self.failed.as_ref().is_some_and(|f| f.replace == Replace::AtOnce);
         matches!(self.state, State::Ready { .. } | State::NotReady) && !given_up
@@ -150,7 +150,7 @@ impl Member {
         matches!(self.state, State::Ready { .. }) && self.failed.is_none()
     }
 
-    /// `None` when it is available; else how long that will take if it stays Ready, or `Some(None)` when that is not known.
+    /// `None` when the machine is available. Otherwise the remaining time if it stays Ready, or `Some(None)` when that time is unknown.
     pub fn until_available(&self, min_ready: Duration, now: Timestamp) -> Option<Option<Duration>> {
         let State::Ready { since } = self.state else { return Some(None) };
         if self.failed.is_some() {

@@ -1,12 +1,12 @@
 //! The next step of a pool.
 
-/// The next step: one batch at most.
+/// The next step: at most one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolStep {
     Wait,
-    /// One machine for each entry, on the hypervisor that it names, or where the template says.
+    /// Create one machine for each entry, on the hypervisor that it names, or where the template says.
     Make(Vec<Option<String>>),
-    /// These machines, in the order of their ranks.
+    /// Remove these machines, in the order of their ranks.
     Remove {
         names: Vec<String>,
         why: Why,

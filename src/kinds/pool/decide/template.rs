@@ -1,4 +1,4 @@
-//! What the machines of a pool are made from, and its hash: machines with another one are outdated.
+//! The template of a pool's machines, and its hash: machines with another hash are outdated.
 
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
@@ -8,24 +8,24 @@ use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::decode::from_value;
 use crate::api::machine::WindowsMachineSpec;
 
-/// Machine, bootstrap and version, with every reference followed.
+/// Machine, bootstrap and version, with every reference resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     pub machine: WindowsMachineSpec,
     pub bootstrap: Option<WindowsBootstrapConfigSpec>,
-    /// Of Kubernetes; `None` where another provider makes the bootstrap data.
+    /// The Kubernetes version; `None` where another provider creates the bootstrap data.
     pub version: Option<String>,
 }
 
-/// Fields of a machine that change without another VM: they are written into the machines that are there.
+/// Fields of a machine that change without another VM: they are written into existing machines.
 const OF_MACHINE: [&str; 2] = ["joinDeadlineSeconds", "providerID"];
-/// Fields of the bootstrap configuration that count for later machines only: a machine that runs is not replaced for them.
+/// Fields of the bootstrap configuration that apply to later machines only: a running machine is not replaced for them.
 const OF_BOOTSTRAP: [&str; 1] = ["join"];
 const OF_KUBELET: [&str; 2] = ["nodeLabels", "taints"];
 
 impl Template {
-    /// Ten characters of 0-9a-f. It depends on what needs another VM and on nothing else: values that equal the default count as
-    /// left out, so that a release with a new field replaces no machine.
+    /// Ten characters of 0-9a-f. The hash depends only on fields that require another VM. Values that equal the default count as
+    /// absent, so that a release with a new field replaces no machine.
     pub fn hash(&self) -> String {
         let machine = essential(&self.machine, &json!({"image": ""}), &OF_MACHINE);
         let bootstrap = self.bootstrap.as_ref().map(|spec| {
@@ -41,7 +41,7 @@ impl Template {
     }
 }
 
-/// The spec as JSON, without what equals the default and without these fields.
+/// The spec as JSON, without values that equal the default and without these fields.
 fn essential<T>(spec: &T, least: &Value, without: &[&str]) -> Value
 where
     T: serde::Serialize + serde::de::DeserializeOwned,
@@ -55,7 +55,7 @@ where
     difference(value, &default)
 }
 
-/// What of `value` is not in `default`.
+/// The part of `value` that is not in `default`.
 fn difference(value: Value, default: &Value) -> Value {
     let Value::Object(fields) = value else { return value };
     let kept: Map<String, Value> = fields
@@ -69,7 +69,7 @@ fn difference(value: Value, default: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// Objects that hold nothing any more are left out, as they would be if nothing had been written there.
+/// Drops objects that have become empty, as if they had never been written.
 fn drop_empty(value: Value) -> Value {
     let Value::Object(fields) = value else { return value };
     let kept = fields.into_iter().map(|(key, value)| (key, drop_empty(value))).filter(|(_, value)| value.as_object().is_none_or(|o| !o.is_empty()));
@@ -92,7 +92,7 @@ mod tests {
         template(json!({"image": "windows-server-2022"}), json!({}), "v1.36.3")
     }
 
-    /// A machine of an older release must not be replaced because a newer one serialises more.
+    /// A machine of an older release must not be replaced because a newer release serialises more.
     #[test]
     fn the_hash_is_the_same_in_every_release() {
         assert_eq!(usual().hash(), "3981f9bf57");

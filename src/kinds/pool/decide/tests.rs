@@ -1,4 +1,4 @@
-//! What a pool does, case by case.
+//! The decisions about a pool, case by case.
 
 use super::batch::decide;
 use super::model::{World, goal};
@@ -37,7 +37,7 @@ fn machines_are_made_until_there_are_as_many_as_asked_for() {
 
 #[test]
 fn the_named_go_and_no_others_whatever_the_policy_says() {
-    // As the autoscaler writes it: fewer machines, and which.
+    // As the autoscaler does it: fewer machines, and the names of those to remove.
     let mut world = World::settled(goal(4, 1, 0));
     world.goal.replicas = 2;
     for name in ["m0", "m2"] {
@@ -48,7 +48,7 @@ fn the_named_go_and_no_others_whatever_the_policy_says() {
     assert_eq!(world.pass(), PoolStep::Wait, "no other machine goes while they leave");
     world.run(|_| true);
     assert_eq!(world.names(), ["m1", "m3"]);
-    // By hand, the number as it was: it is replaced.
+    // Named by hand, with an unchanged number: the machine is replaced.
     world.member("m1").named = true;
     world.run(|_| true);
     assert_eq!(world.names(), ["m3", "m4"]);
@@ -60,7 +60,7 @@ fn machines_are_spread_and_no_hypervisor_is_flooded() {
     let PoolStep::Make(places) = world.pass() else { panic!("nothing is made") };
     let on = |name: &str| places.iter().filter(|p| p.as_deref() == Some(name)).count();
     assert_eq!((on("a"), on("b")), (super::batch::MAKING, super::batch::MAKING));
-    // Those of b got their VMs; a has no room.
+    // The machines on b got their VMs; a has no room.
     for (_, m) in &mut world.members {
         m.state = if m.domain.as_deref() == Some("b") { State::Starting } else { State::Making { full: true } };
     }
@@ -94,7 +94,7 @@ fn new_first_within_the_surge() {
     world.advance(&|_| true);
     world.advance(&|_| true);
     assert_eq!(removed(&world.pass()), ["m0"]);
-    // Its VM still takes room.
+    // The VM of the removed machine still takes room.
     assert_eq!(world.pass(), PoolStep::Wait);
     world.run(|_| true);
     assert_eq!(world.names(), ["m3", "m4", "m5"]);
@@ -124,7 +124,7 @@ fn the_order_names_who_is_replaced_first() {
     }
 }
 
-/// Of those that are not available, one has just become Ready, the other is not.
+/// Of the two unavailable machines, one has just become Ready, and the other is not Ready.
 #[test]
 fn what_is_not_ready_goes_first_where_that_is_the_order() {
     for (order, first) in [(Order::Oldest, "m0"), (Order::NotReady, "m2")] {
@@ -204,8 +204,8 @@ fn what_a_machine_health_check_watches_over_is_not_replaced_here() {
     assert_eq!(world.pass(), PoolStep::Wait);
 }
 
-/// Whatever takes Nodes away, whether they count as failed, and one after another or all at once: no more machines go than may be
-/// missing.
+/// Whatever takes Nodes away, whether the machines count as failed, and one after another or all at once: no more machines are removed than
+/// may be missing.
 #[test]
 fn an_outage_is_no_reason_to_remove_outdated_machines() {
     for (given_up, unavailable) in [(None, 0), (None, 3), (Some(Replace::InBudget), 0), (Some(Replace::InBudget), 3), (Some(Replace::NotHere), 3)] {
@@ -230,7 +230,7 @@ fn an_outage_is_no_reason_to_remove_outdated_machines() {
     }
 }
 
-/// kube-apiserver was away for a moment: every Node is Ready again since then.
+/// kube-apiserver was unavailable for a moment: every Node has only been Ready since then.
 #[test]
 fn machines_that_are_ready_and_not_yet_available_are_replaced_within_the_bounds() {
     let mut world = World::settled(super::situation::Goal { min_ready: std::time::Duration::from_secs(300), ..goal(10, 0, 2) });

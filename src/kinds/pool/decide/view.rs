@@ -1,24 +1,24 @@
-//! The situation of a pool, sorted for the decision and its messages.
+//! The situation of a pool, grouped for the decision and its messages.
 
 use jiff::Timestamp;
 
 use super::situation::{Failures, Member, ObservedPool, State};
 
-/// Failed machines of one template that are replaced in a row; then it is the template.
+/// How many failed machines of one template are replaced in a row before the template counts as broken.
 pub const TRIES: usize = 2;
 
-/// The situation, sorted.
+/// The situation, grouped.
 pub(super) struct View<'a> {
     pub s: &'a ObservedPool<'a>,
     pub now: Timestamp,
-    /// Machines that are not leaving, those of the template first.
+    /// Machines that are not being removed: `fresh` have the current template, `old` an earlier one.
     pub fresh: Vec<&'a Member>,
     pub old: Vec<&'a Member>,
-    /// Outdated machines that are leaving and still take room.
+    /// Outdated machines that are being removed and still take room.
     pub clearing: usize,
     pub leaving: usize,
     pub available: usize,
-    /// Machines of the template never came up, and none that was made later became Ready.
+    /// Whether machines of the template never became Ready, and no later machine did.
     pub stopped: bool,
 }
 
@@ -45,12 +45,12 @@ impl<'a> View<'a> {
         !self.old.is_empty() || self.clearing > 0
     }
 
-    /// Machines that must stay available while others are replaced.
+    /// The number of machines that must stay available while others are replaced.
     pub fn floor(&self) -> usize {
         self.s.goal.replicas.saturating_sub(self.s.goal.unavailable)
     }
 
-    /// Machines that may be there.
+    /// The most machines that may exist.
     pub fn ceiling(&self) -> usize {
         self.s.goal.replicas + if self.rolling() { self.s.goal.surge } else { 0 }
     }
@@ -64,7 +64,7 @@ impl<'a> View<'a> {
         self.live().filter(|m| m.failed.is_some() || m.state == State::NotReady).count()
     }
 
-    /// Machines that are asked for and not there yet, unless their hypervisor has no room for them.
+    /// Machines that are requested and not available yet, unless their hypervisor has no room for them.
     pub fn coming(&self) -> usize {
         let full = self.live().any(|m| m.state == State::Making { full: true });
         let missing = if full { 0 } else { self.s.goal.replicas.saturating_sub(self.count()) };
@@ -76,7 +76,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether the template has made a Ready machine since the last failure that was replaced.
+/// Whether a machine of the template has become Ready since the last failure that was replaced.
 pub(super) fn is_proven(fresh: &[&Member], failures: Failures) -> bool {
     fresh.iter().any(|m| m.is_ready() && failures.last.is_none_or(|last| m.created > last))
 }

@@ -1,4 +1,4 @@
-//! The wiring of pools, against an API server that answers as the script says: whatever is lost or refused, no machine is made twice.
+//! The wiring of pools, against a scripted API server: whatever is lost or refused, no machine is created twice.
 
 mod configs;
 mod removals;
@@ -25,7 +25,7 @@ use crate::testing::{holding, holding_unreadable, list_nodes, reach, read, share
 const MACHINES: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/win/status";
 
-/// A pool of one machine, owned by a MachinePool whose bootstrap data is of another provider; adopted already.
+/// A pool of one machine, owned by a MachinePool whose bootstrap data comes from another provider. The pool is already adopted.
 fn pool() -> Value {
     json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
         "metadata": {"name": "win", "namespace": "lab", "uid": "pool-uid", "resourceVersion": "7", "generation": 1, "finalizers": [FINALIZER],
@@ -40,7 +40,7 @@ fn machine_pool() -> Value {
             "bootstrap": {"dataSecretName": "given"}, "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsNodePool", "name": "win"}}}}})
 }
 
-/// What the API server has after a create with this name.
+/// The machine in the API server after a create with this name.
 fn machine(name: &str, owner: &str) -> Value {
     json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
         "metadata": {"name": name, "namespace": "lab", "uid": format!("uid-{name}"), "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -48,7 +48,7 @@ fn machine(name: &str, owner: &str) -> Value {
         "spec": {"image": "w"}})
 }
 
-/// The same, when core has made it its own.
+/// The machine after core has adopted it.
 fn of_core(name: &str, owner: &str) -> Value {
     let mut own = machine(name, owner);
     let of_core = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "m"});
@@ -64,12 +64,12 @@ fn core_machine(deletion: Value, status: Value) -> Value {
         "status": status})
 }
 
-/// Caches that show nothing but the MachinePool and never change, a clock that goes on a second with each look, and the script.
+/// Caches that show only the MachinePool and never change, a clock that advances one second with each read, and the script.
 fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
     stage_of(Caches::empty(), 1, exchanges)
 }
 
-/// With these caches, and a clock that goes on so many seconds with each look.
+/// A context with these caches, and a clock that advances that many seconds with each read.
 fn stage_of(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Context, Script) {
     let (shared, script) = shared(Caches { machine_pools: holding(vec![machine_pool()]), ..caches }, seconds, exchanges);
     (shared.pool(), script)
@@ -93,7 +93,7 @@ async fn a_create_without_an_answer_is_tried_again_by_the_same_name() {
     assert_eq!(pass(&ctx).await.unwrap_err().label(), "unreachable");
     assert_eq!(pass(&ctx).await.unwrap_err().label(), "throttled");
     pass(&ctx).await.expect("what the first try made is found");
-    // The watch has not shown it yet.
+    // The watch has not shown the machine yet.
     pass(&ctx).await.expect("nothing more is made");
     let seen = script.seen();
     let names = [0, 1, 2].map(|nth| &seen[nth].body["metadata"]["name"]);
@@ -184,7 +184,7 @@ async fn nothing_is_removed_while_the_annotation_of_the_autoscaler_is_not_seen_y
     pass(&ctx).await.expect("the one that is named goes");
 }
 
-/// The API server refuses what the template wants of a machine that is there, and would in every pass.
+/// The API server refuses a template value for an existing machine, and would refuse it in every pass.
 #[tokio::test]
 async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
     let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
@@ -204,7 +204,7 @@ async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("MachinesRefused")), "{ready}");
 }
 
-/// The workload cluster refuses labels of the template on a Node that is there.
+/// The workload cluster refuses labels of the template on an existing Node.
 #[tokio::test]
 async fn labels_that_a_node_cannot_have_are_said() {
     let template = Template { machine: read(json!({"image": "w"})), bootstrap: Some(read(json!({}))), version: Some("v1.36.3".into()) };
@@ -261,7 +261,7 @@ async fn no_more_pods_are_told_than_have_an_address() {
     assert_eq!(script.seen()[1].body["status"]["capacity"]["pods"], "12");
 }
 
-/// Core does not hand them on.
+/// Core does not pass the limits on.
 #[tokio::test]
 async fn machines_get_the_time_limits_of_their_machine_pool() {
     let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
@@ -289,7 +289,7 @@ async fn machines_get_the_time_limits_of_their_machine_pool() {
     }
 }
 
-/// After a restore every object has another UID; and others take owner references away.
+/// After a restore, every object has another UID; and other clients remove owner references.
 #[tokio::test]
 async fn machines_that_lost_their_owner_are_adopted_and_not_recreated() {
     const GIVEN: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-abc12";
@@ -306,7 +306,7 @@ async fn machines_that_lost_their_owner_are_adopted_and_not_recreated() {
     }
 }
 
-/// The cluster stays, and has another name from now on.
+/// The cluster is the same, but has another name from now on.
 #[tokio::test]
 async fn a_configuration_that_is_handed_over_keeps_the_cluster_of_its_token() {
     let joins = json!({JOINS_ANNOTATION: "own/cluster", MADE_FOR_ANNOTATION: "own/cluster"});
@@ -340,7 +340,7 @@ async fn machines_of_another_pool_are_not_adopted() {
     }
 }
 
-/// A newer version wrote it: its VM runs all the same.
+/// A newer version wrote the machine: its VM runs all the same.
 #[tokio::test]
 async fn a_pool_waits_for_a_machine_that_cannot_be_read() {
     let mut owned = machine("win-abc12", "pool-uid");
@@ -350,7 +350,7 @@ async fn a_pool_waits_for_a_machine_that_cannot_be_read() {
     lost["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: "win"});
     let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
     for (unreadable, deleted) in [(owned.clone(), Value::Null), (lost, Value::Null), (owned, json!("2026-01-02T00:00:00Z"))] {
-        // One more than is asked for.
+        // One machine more than requested.
         let caches = Caches {
             windows_machines: holding_unreadable(vec![machine("a", "pool-uid"), machine("b", "pool-uid"), unreadable]),
             clusters: holding(vec![]),

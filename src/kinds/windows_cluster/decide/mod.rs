@@ -1,4 +1,4 @@
-//! What comes next for a WindowsCluster ([`step`]), and for the network of its Windows nodes. Pure.
+//! Decides the next step of a WindowsCluster ([`step`]), and the network of its Windows nodes. Pure.
 
 pub mod ending;
 pub mod network;

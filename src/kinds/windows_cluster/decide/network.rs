@@ -1,4 +1,4 @@
-//! What a WindowsCluster says of its pod network (`docs/pod-network.md`).
+//! The reports of a WindowsCluster about its pod network (`docs/pod-network.md`).
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::api::components::{ComponentFinding, ComponentsStatus, NetworkStatus};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::components::{Finding, LinuxSide, Step, Write, is_warning, pods_per_node, role};
 
-/// A cluster is checked again after that time, whatever its watch shows.
+/// The time after which a cluster is checked again, whatever its watch shows.
 pub const RECHECK: Duration = Duration::from_secs(300);
-/// The same if it could not be read.
+/// The time after which a cluster is checked again if it could not be read.
 pub const RECHECK_SOON: Duration = Duration::from_secs(15);
 
-/// What is said of a Linux side.
+/// The report about a Linux side.
 #[derive(Debug, PartialEq)]
 pub struct NetworkReport {
     pub status: ComponentsStatus,
@@ -19,7 +19,7 @@ pub struct NetworkReport {
     pub scheduling: Desired,
 }
 
-/// Of its network, and of the DaemonSets that are misplaced.
+/// Reports the network, and the misplaced DaemonSets.
 pub fn report(side: &LinuxSide, found: &[Finding], misplaced: &[Finding]) -> NetworkReport {
     let worst = found.iter().find(|finding| !is_warning(finding.reason));
     let condition = match worst {
@@ -38,7 +38,7 @@ pub fn report(side: &LinuxSide, found: &[Finding], misplaced: &[Finding]) -> Net
     NetworkReport { status, condition, scheduling }
 }
 
-/// How far a change of the Linux side is, after the step was taken; and when to look at the cluster again.
+/// The progress of a change of the Linux side after the step, and when to check the cluster again.
 pub fn progress(step: &Step) -> (Desired, Duration) {
     let condition = |reason, message: &str| Desired::no(ConditionType::LinuxSideReady, reason, message);
     match step {
@@ -48,7 +48,7 @@ pub fn progress(step: &Step) -> (Desired, Duration) {
     }
 }
 
-/// When the cluster could not be read: what was known stays.
+/// The condition when the cluster could not be read: the last known state stays.
 pub fn unread(reason: Reason, message: String) -> (Desired, Duration) {
     (Desired::unknown(ConditionType::NetworkCompatible, reason, message), RECHECK_SOON)
 }
@@ -80,7 +80,7 @@ fn finding(finding: &Finding) -> ComponentFinding {
     }
 }
 
-/// All findings in a line each. One remedy may serve several.
+/// All findings, one per line. One remedy may serve several findings.
 fn message(found: &[Finding]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (at, finding) in found.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What CAPW writes in a workload cluster for its Windows nodes: `mode: Auto` writes it, and `mode: Report` only says it.
+//! The objects that CAPW writes in a workload cluster for its Windows nodes: `mode: Auto` writes them, and `mode: Report` only reports them.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use crate::components::{
     windows_pods, windows_side,
 };
 
-/// What is asked for, and of which cluster.
+/// The requested components, and the facts about their cluster.
 pub struct Asked<'a> {
     pub side: &'a LinuxSide,
     pub components: Components,
-    /// For whom the objects are.
+    /// The owner that the objects are marked with.
     pub owner: String,
     /// CAPW's own image, if it is known.
     pub image: Option<String>,
-    /// Where nodes reach the API server.
+    /// The address at which nodes reach the API server.
     pub api_server: String,
-    /// What the machines of the cluster are or may become.
+    /// The hosts that the machines of the cluster are or may become.
     pub hosts: BTreeSet<Host>,
     pub now: Timestamp,
 }
@@ -34,7 +34,7 @@ pub struct Asked<'a> {
 pub struct Hindrance {
     pub reason: Reason,
     pub why: String,
-    /// Nodes that lose the taint, because nothing else would take it away.
+    /// Nodes that lose the taint, because nothing else would remove it.
     pub freed: Vec<String>,
 }
 
@@ -44,13 +44,13 @@ impl Hindrance {
     }
 }
 
-/// What is to be written for the network.
+/// The planned writes for the network.
 pub struct NetworkPlan<'a> {
-    /// What is not there as it shall be, in the order in which it is applied.
+    /// Missing and outdated objects, in the order in which they are applied.
     pub outdated: Vec<&'a Value>,
     pub parts: Vec<ComponentPart>,
     pub verification: Verification,
-    /// Of the nodes whose parts are ready.
+    /// The probes of the nodes whose parts are ready.
     pub probes: Probes<'a>,
 }
 
@@ -81,7 +81,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What is to be written for the network, if these objects are desired, and those are there.
+    /// Plans the writes for the network, from the `desired` and the existing `objects`.
     pub fn of_network<'a>(&self, desired: &'a [Value], objects: &'a [Value]) -> Result<NetworkPlan<'a>, Hindrance> {
         let outdated = outdated(desired, objects, &self.owner).map_err(|taken| Hindrance::of(Reason::NameTaken, taken.to_string()))?;
         let pods: Vec<&Value> = objects.iter().filter(|object| is_of_kind(object, "Pod")).collect();
@@ -93,7 +93,7 @@ impl Asked<'_> {
         Ok(NetworkPlan { outdated, parts, verification, probes })
     }
 
-    /// Without an image for it no node is tried out.
+    /// The probes. Without a probe image, no node is probed.
     fn probes<'a>(&self, tainted: &[String], objects: &'a [Value]) -> Probes<'a> {
         let Some(image) = self.components.probes.image_in_use() else {
             return Probes { passed: tainted.to_vec(), remove: unneeded(objects), ..Probes::default() };
@@ -108,12 +108,12 @@ impl Asked<'_> {
         owned(windows_pods(&self.hosts, &self.components.policies), &self.owner)
     }
 
-    /// All objects that are asked for.
+    /// All requested objects.
     pub fn desired(&self) -> Vec<Value> {
         [self.network().unwrap_or_default(), self.for_pods()].concat()
     }
 
-    /// All that would be written now, and why not more, in a line each.
+    /// All writes that are due now, and why there are no more, one per line.
     pub fn said(&self, objects: &[Value]) -> Vec<String> {
         let desired = self.network();
         let plan = desired.as_ref().map_err(Clone::clone).and_then(|desired| self.of_network(desired, objects));
@@ -131,7 +131,7 @@ impl Asked<'_> {
     }
 }
 
-/// The network as a part, where another brings it.
+/// The network as a part, if another program brings it.
 pub fn by_another(objects: &[Value], side: &LinuxSide, pods: &[&Value]) -> Option<ComponentPart> {
     let of = brought_by_another(side)?;
     Some(of.find(objects).map_or_else(|| missing(&of), |set| part(set, pods)))

@@ -1,4 +1,4 @@
-//! Whether a pod on a new Windows node reaches what pods need (`docs/pod-network.md`), and what to do to learn it.
+//! Decides whether a pod on a new Windows node reaches what pods need (`docs/pod-network.md`), and how to find that out.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::components::{ANSWER, Node, PORT, Probe, Probing, is_outdated, probed};
 use crate::domain::pod::{condition, is_leaving, last_line, text, unscheduled};
 
-/// So much is said.
+/// The most nodes that a message names.
 const NAMED: usize = 5;
 
-/// After so long a pod that was evicted, or that the kubelet refused, is recreated.
+/// The age at which a pod that was evicted, or that the kubelet refused, is recreated.
 const FAILED: Duration = Duration::from_secs(60);
 
-/// What to do about the pods that try out nodes.
+/// The changes to the probe pods.
 #[derive(Debug, Default, PartialEq)]
 pub struct Probes<'a> {
-    /// Nodes on which a pod has reached everything, and was reached.
+    /// Nodes on which a pod has reached all its targets, and was reached itself.
     pub passed: Vec<String>,
     pub make: Vec<Value>,
     pub remove: Vec<&'a Value>,
-    /// What is to be said of each other node.
+    /// The message about each other node.
     pub said: Vec<String>,
 }
 
 /// Key of the taint that a cordoned node has. <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// `tainted`: those of the nodes that are to be tried out. `live`: what there is in the cluster, with all pods of what CAPW brings, and its Services
-/// for probes. A node that is cordoned gets no pod: a drain would wait for one after the other.
+/// `tainted`: the nodes to probe. `live`: the existing objects, including all pods of what CAPW brings, and its Services for probes. A cordoned
+/// node gets no pod: a drain would wait for one pod after the other.
 pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, live: &'a [Value], now: Timestamp) -> Probes<'a> {
     let named: HashMap<&str, &Node> = nodes.iter().map(|node| (node.object.name.as_str(), node)).collect();
     let is_cordoned = |node: &&String| named.get(node.as_str()).is_some_and(|node| node.taints.iter().any(|key| key == CORDONED));
@@ -64,22 +64,22 @@ pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, live: &'a [
             probes.passed.push(node.clone());
         }
     }
-    // Those of other nodes. A Service goes with its pod.
+    // Pods of other nodes. A Service is deleted with its pod.
     probes.remove.extend(live.into_iter().filter(|((probing, _), pod)| *probing != Probing::NodePort && !is_leaving(pod)).map(|(_, pod)| pod));
     probes
 }
 
-/// What came of a pod that tries out a node.
+/// The result of a probe pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tried {
-    /// It has reached everything.
+    /// The pod has reached all its targets.
     Passed,
     Waits,
-    /// It is not there, or not for long.
+    /// The pod does not exist, or is about to be removed.
     Goes,
 }
 
-/// Where a pod is to be reached, or what is not known yet.
+/// The addresses at which a pod is to be reached, or which one is not known yet.
 fn addresses(probe: &Probe, pod: &Value, node: Option<&Node>, service: Option<&Value>) -> Result<Vec<(ProbeTarget, String)>, String> {
     let of_pod = || format!("{}:{PORT}", text(pod, "/status/podIP"));
     let of_node = || {
@@ -91,20 +91,20 @@ fn addresses(probe: &Probe, pod: &Value, node: Option<&Node>, service: Option<&V
     probe.reached.iter().map(address).collect()
 }
 
-/// Whether a Service was made for this pod, and not for one before it.
+/// Whether a Service was created for this pod, and not for an earlier pod.
 fn is_of(service: &Value, pod: &Value) -> bool {
     let owners = service.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     owners.is_some_and(|owners| owners.iter().any(|owner| text(owner, "/uid") == text(pod, "/metadata/uid")))
 }
 
-/// All pods that try out nodes, where none is to be tried out.
+/// All probe pods, when no node is to be probed.
 pub fn unneeded(live: &[Value]) -> Vec<&Value> {
     let is_pod = |object: &Value| probed(object).is_some_and(|(probing, _)| probing != Probing::NodePort);
     live.iter().filter(|object| is_pod(object) && !is_leaving(object)).collect()
 }
 
 impl<'a> Probes<'a> {
-    /// How far the pod of a node is, and what is done about it.
+    /// Evaluates the pod of a node, and plans its changes.
     fn look(&mut self, node: &str, pod: Option<&'a Value>, desired: Value, now: Timestamp) -> Tried {
         let name = text(&desired, "/metadata/name").to_owned();
         let mut tried = Tried::Goes;
@@ -114,7 +114,7 @@ impl<'a> Probes<'a> {
                 format!("pod {name} is made")
             }
             Some(pod) if is_leaving(pod) => format!("pod {name} is removed, to be recreated"),
-            // What it has reached is no proof of what it did not try.
+            // Results with the old settings prove nothing about targets that the pod did not try.
             Some(pod) if is_outdated(pod, &desired) => {
                 self.remove.push(pod);
                 format!("pod {name} is recreated with other settings")
@@ -138,7 +138,7 @@ impl<'a> Probes<'a> {
     }
 }
 
-/// The condition, and when to requeue: pods are watched, and what else there is to do is done in the next look.
+/// The condition, and when to requeue: pods are watched, and other work is done in the next pass.
 pub fn report(probes: &Probes<'_>) -> Option<(Desired, Duration)> {
     let named = probes.said.get(..NAMED).unwrap_or(&probes.said);
     let more = match probes.said.len() - named.len() {
@@ -150,7 +150,7 @@ pub fn report(probes: &Probes<'_>) -> Option<(Desired, Duration)> {
     Some((Desired::no(ConditionType::ComponentsReady, Reason::NodeNotVerified, message), RECHECK_SOON))
 }
 
-/// How far a pod is.
+/// The state of a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Passed,
@@ -169,7 +169,7 @@ fn state(pod: &Value) -> State {
         let address = text(container, "/args/1");
         match attempt_of(pod, target.container()) {
             Attempt::Passed => {}
-            // What comes after it fails for the same reason.
+            // Later targets fail for the same reason.
             Attempt::Failed(why) => {
                 let place = if address.starts_with('$') { String::new() } else { format!(" ({address})") };
                 return State::Waits(format!("{}{place}: {why}: {}", target.failure(), target.remedy()));
@@ -177,7 +177,7 @@ fn state(pod: &Value) -> State {
             Attempt::None(why) => waits = waits.or(Some(why)),
         }
     }
-    // A pod that answers is ready once it has made its connections.
+    // A pod that answers becomes ready once its own connections have succeeded.
     let answers = of_name(pod, "spec", ["containers"], ANSWER).is_some();
     if waits.is_none() && answers && condition(pod, "Ready", "True").is_none() {
         waits = Some(match attempt_of(pod, ANSWER) {
@@ -200,11 +200,11 @@ fn attempt_of(pod: &Value, container: &str) -> Attempt {
     of_name(pod, "status", ["initContainerStatuses", "containerStatuses"], container).map_or(Attempt::None(None), attempt)
 }
 
-/// How often a container has tried, and what came of the last time.
+/// The result of a container's last attempt.
 enum Attempt {
     Passed,
     Failed(String),
-    /// None has ended; why none begins, if it does not.
+    /// No attempt has ended. The value: why none starts, if none does.
     None(Option<String>),
 }
 
@@ -227,18 +227,18 @@ fn attempt(status: &Value) -> Attempt {
     }
 }
 
-/// The first of them that says something.
+/// The first text that is not empty.
 fn said<'v>(texts: &[&'v str]) -> Option<&'v str> {
     texts.iter().copied().find(|text| !text.is_empty())
 }
 
-/// Of several lists of a pod, the element of this name.
+/// The element of this name in one of several lists of a pod.
 fn of_name<'v, const LISTS: usize>(pod: &'v Value, part: &str, lists: [&str; LISTS], name: &str) -> Option<&'v Value> {
     let all = lists.into_iter().filter_map(|list| pod.get(part)?.get(list)?.as_array()).flatten();
     all.into_iter().find(|element| text(element, "/name") == name)
 }
 
-/// Whether it was evicted, or the kubelet refused it: it does not begin again.
+/// Whether the pod was evicted, or the kubelet refused it: it will not start again.
 fn is_failed(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Failed"
 }

@@ -1,4 +1,4 @@
-//! WindowsCluster: which hypervisors its machines may use (`docs/design/cluster-api.md#infrastructure-cluster`).
+//! WindowsCluster: decides which hypervisors its machines may use (`docs/design/cluster-api.md#infrastructure-cluster`).
 
 use super::ending::is_ending;
 use std::borrow::Borrow;
@@ -16,11 +16,11 @@ use crate::domain::gate::{has_finalizer, paused, paused_condition};
 use crate::domain::owner::TargetCluster;
 use crate::kinds::machine::decide::step::Reach;
 
-/// While machines keep one that is to go.
+/// The interval between two passes while machines keep a WindowsCluster that is to be deleted.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// The WindowsCluster that stands for the cluster of standalone pools, of all in their namespace. Several may name it: the oldest one counts, and of those
-/// that were made in the same second the first by name.
+/// The WindowsCluster, of all in the namespace, that represents the cluster of standalone pools. If several name the cluster, the oldest one counts;
+/// if they were created in the same second, the first by name.
 pub fn of_standalone<T: Borrow<WindowsCluster>>(cluster: &ClusterRef, all: impl IntoIterator<Item = T>) -> Option<T> {
     let its = all.into_iter().filter(|object| ClusterRef::of_windows_cluster(object.borrow()).as_ref() == Some(cluster));
     its.min_by_key(|object| {
@@ -29,10 +29,10 @@ pub fn of_standalone<T: Borrow<WindowsCluster>>(cluster: &ClusterRef, all: impl 
     })
 }
 
-/// What a decision depends on.
+/// The input of a decision.
 pub struct ObservedWindowsCluster<'a> {
     pub object: &'a WindowsCluster,
-    /// The cluster that it stands for. `None`: its Cluster is not there.
+    /// The cluster that the object represents. `None` if its Cluster does not exist.
     pub cluster: Option<&'a TargetCluster>,
     /// WindowsMachines of that cluster.
     pub machines: usize,
@@ -45,17 +45,17 @@ pub struct ObservedWindowsCluster<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum WindowsClusterStep {
     Ignore,
-    /// It is paused.
+    /// The object is paused.
     Wait,
-    /// Store the finalizer: something is to be brought to the workload cluster.
+    /// Store the finalizer: objects are to be brought to the workload cluster.
     Adopt,
-    /// Report these failure domains, and do what `spec.components` asks for.
+    /// Report these failure domains, and reconcile `spec.components`.
     Reconcile(Vec<FailureDomain>),
-    /// Remove what was brought from the workload cluster: the Cluster goes, and the last machine is gone.
+    /// Remove the objects that CAPW brought to the workload cluster: the Cluster is being deleted, and the last machine is deleted.
     TakeAway,
-    /// Say for this reason what stays in the workload cluster, and let go.
+    /// Report for this reason what is left behind in the workload cluster, and release the object.
     LeaveBehind(String),
-    /// Take the finalizer away: nothing of ours is in the workload cluster, or that goes as a whole.
+    /// Remove the finalizer: the workload cluster holds none of our objects, or is deleted as a whole.
     Release,
 }
 
@@ -69,7 +69,7 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
         return Decision::new(WindowsClusterStep::Wait).with_condition(paused_condition(Some(why)));
     }
     if s.cluster.is_none() && !deleting {
-        // It may be paused.
+        // A Cluster that does not exist (yet) may be paused.
         return Decision::new(WindowsClusterStep::Ignore);
     }
     if s.machines == 0 && is_ending(s.object, s.cluster) {
@@ -88,20 +88,20 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     }
 }
 
-/// Its machines need what it brings, also while it is being deleted.
+/// Reconciles the object. Its machines need the components even while the object is being deleted.
 fn serve(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     let named: Vec<String> = s.object.spec.hypervisors.iter().map(|h| h.name.clone()).collect();
     let mut names = if named.is_empty() { s.hypervisors.clone() } else { named };
     names.sort();
     let domain = |name: &String| FailureDomain { name: name.clone(), control_plane: Some(false), attributes: BTreeMap::new() };
     let domains = names.iter().map(domain).collect();
-    // A missing hypervisor does not make the cluster unready: its nodes work without us. A message would be repeated by the Cluster, whose
-    // Available has nothing to say while all is well.
+    // A missing hypervisor does not make the cluster unready: its nodes work without CAPW. The Cluster would repeat a message here in its
+    // Available, which should be empty while all is well.
     let mut decision = Decision::new(WindowsClusterStep::Reconcile(domains))
         .with_condition(Desired::yes(ConditionType::Ready, Reason::Provisioned))
         .with_condition(hypervisors(s, &names));
     if is_ending(s.object, s.cluster) {
-        // Nothing triggers a pass when the last machine was one that cannot be read.
+        // Nothing triggers a pass when the last machine was unreadable.
         decision = decision.requeue_after(LEAVING);
     }
     if s.object.metadata.deletion_timestamp.is_none() {

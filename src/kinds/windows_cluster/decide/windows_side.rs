@@ -1,4 +1,4 @@
-//! What a WindowsCluster says of the programs that CAPW brings to Windows nodes (`docs/pod-network.md`).
+//! The reports of a WindowsCluster about the programs that CAPW brings to Windows nodes (`docs/pod-network.md`).
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::api::condition::{ConditionType, Desired, Reason, find};
 use crate::components::{Contested, Node, ObjectRef, SET_BACK, Taken};
 use crate::domain::pod::{condition, is_leaving, last_line, text, unscheduled};
 
-/// So many nodes are named.
+/// The most nodes that a message names.
 const NAMED: usize = 10;
 
-/// How long the controllers of the workload cluster get to take up what was applied.
+/// How long the controllers of the workload cluster get to process applied objects.
 const APPLIED: Duration = Duration::from_secs(2);
 
-/// Whether something may be left in the workload cluster that was brought there for this object.
+/// Whether objects that were brought for this WindowsCluster may be left in the workload cluster.
 pub fn may_be_there(object: &WindowsCluster) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     !object.parts().is_empty() || !object.objects().is_empty() || find(conditions, ConditionType::ComponentsReady).is_some()
 }
 
-/// The part of the Windows side that a DaemonSet is; the pods are those of all parts.
+/// The part of the Windows side that a DaemonSet forms. `pods` are the pods of all parts.
 pub fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
     let (name, status) = (text(set, "/metadata/name"), set.get("status").cloned().unwrap_or_default());
     let count = |key: &str| status.get(key).and_then(Value::as_i64).unwrap_or_default();
@@ -37,13 +37,13 @@ pub fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
     ComponentPart { name: name.to_owned(), ready, desired, message }
 }
 
-/// A part that another has to make, and has not.
+/// A part that another program has to create, and has not created.
 pub fn missing(set: &ObjectRef) -> ComponentPart {
     let message = format!("{set} is not there: `kubectl get tigerastatus` says what keeps Calico's operator");
     ComponentPart { name: set.name.clone(), message: Some(message), ..ComponentPart::default() }
 }
 
-/// Why a pod is not ready, as its kubelet or the scheduler says it.
+/// Why a pod is not ready, as its kubelet or the scheduler reports it.
 fn trouble(pod: &Value) -> Option<String> {
     let words = |state: &Value| {
         let state = state.as_object()?.values().next()?;
@@ -60,18 +60,18 @@ fn trouble(pod: &Value) -> Option<String> {
     Some(format!("pod {}{place}: {why}", text(pod, "/metadata/name")))
 }
 
-/// Which Windows nodes have a network that works.
+/// The Windows nodes that have a working network.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// Windows nodes on which a pod of each part is ready, and all of them.
+    /// The number of Windows nodes on which a pod of each part is ready, and of all Windows nodes.
     pub verified: usize,
     pub nodes: usize,
-    /// Those of the first that still have the taint.
+    /// Verified nodes that still have the taint.
     pub tainted: Vec<String>,
 }
 
-/// kube-proxy's pod is ready when it has programmed the Services, and it starts only in the network that flanneld or Calico has made. That leads
-/// to other nodes once Calico's pod is ready, too, whose Felix makes the routes. So a node is verified when its pod of each part is ready.
+/// A node is verified when its pod of each part is ready. kube-proxy's pod is ready when it has programmed the Services, and it starts only in the
+/// network that flanneld or Calico has set up. With Calico, routes to other nodes exist once Calico's pod is ready too: its Felix sets them.
 pub fn verify(nodes: &[Node], parts: &[ComponentPart], pods: &[&Value]) -> Verification {
     let ready: HashSet<(&str, &str)> = pods.iter().filter(|pod| is_ready(pod)).map(|pod| (text(pod, "/spec/nodeName"), part_of(pod))).collect();
     let windows: Vec<&Node> = nodes.iter().filter(|node| node.windows).collect();
@@ -86,7 +86,7 @@ pub fn tainted<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<String> {
     nodes.into_iter().filter(has_taint).map(|node| node.object.name.clone()).collect()
 }
 
-/// The part that a pod is of.
+/// The name of the part that a pod belongs to.
 fn part_of(pod: &Value) -> &str {
     text(pod, "/metadata/labels/app.kubernetes.io~1name")
 }
@@ -95,7 +95,7 @@ fn is_ready(pod: &Value) -> bool {
     !is_leaving(pod) && condition(pod, "Ready", "True").is_some()
 }
 
-/// Nodes keep the taint with `mode: Report`: nothing but people takes it away. `None`: none has it.
+/// With `mode: Report`, nodes keep the taint until a person removes it. `None` if no node has it.
 pub fn taint_not_removed(nodes: &[Node]) -> Option<Desired> {
     let tainted = tainted(nodes);
     let named = tainted.get(..NAMED).unwrap_or(&tainted);
@@ -111,14 +111,14 @@ pub fn taint_not_removed(nodes: &[Node]) -> Option<Desired> {
     Some(Desired::no(ConditionType::ComponentsReady, Reason::TaintNotRemoved, message))
 }
 
-/// What takes the taint from a Node, as a merge patch; `None`: it has none.
+/// The merge patch that removes the taint from a Node; `None` if the Node does not have it.
 pub fn without_taint(node: &v1::Node) -> Option<Value> {
     let taints = node.spec.as_ref()?.taints.as_ref()?;
     let left: Vec<_> = taints.iter().filter(|taint| taint.key != UNVERIFIED_TAINT).collect();
     (left.len() < taints.len()).then(|| json!({"spec": {"taints": left}}))
 }
 
-/// The condition, and when to look at the cluster again: the status of a DaemonSet by itself triggers no pass.
+/// The condition, and when to check the cluster again: a change of a DaemonSet's status alone triggers no pass.
 pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
     let lacking: Vec<String> = parts.iter().filter(|part| part.ready < part.desired || part.message.is_some()).map(lack).collect();
     if lacking.is_empty() {
@@ -127,19 +127,19 @@ pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
     (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, lacking.join("; ")), RECHECK_SOON)
 }
 
-/// Objects will be applied as soon as this is stored.
+/// The condition before objects are applied, which happens as soon as it is stored.
 pub fn announced(objects: usize) -> (Desired, Duration) {
     let message = format!("{objects} objects are to be applied to the workload cluster");
     (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, message), Duration::ZERO)
 }
 
-/// Objects were applied just now: what comes of them is not known yet.
+/// The condition after objects were applied: their effect is not known yet.
 pub fn applied(objects: usize) -> (Desired, Duration) {
     let message = format!("{objects} objects in the workload cluster were applied just now");
     (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, message), APPLIED)
 }
 
-/// Other writers change what CAPW has applied; `None`: none does.
+/// The condition if other writers change what CAPW has applied; `None` if none does.
 pub fn contested(fields: &[Contested]) -> Option<(Desired, Duration)> {
     let named = fields.get(..NAMED).unwrap_or(fields);
     let more = match fields.len() - named.len() {
@@ -160,7 +160,7 @@ fn lack(part: &ComponentPart) -> String {
     format!("{}: {} of {} pods are ready{why}", part.name, part.ready, part.desired)
 }
 
-/// What is brought for pods is as it shall be, but for what must not be touched, and for kinds that the API server does not have.
+/// The condition when the objects for pods are as desired, except objects that must not be touched, and kinds that the API server does not have.
 pub fn kept(taken: &[Taken], unserved: &BTreeSet<&str>) -> (Desired, Duration) {
     let lacks =
         |kind: &&str| format!("the API server does not have the kind {kind}: upgrade it, or switch off what needs it in spec.components.policies");
@@ -171,7 +171,7 @@ pub fn kept(taken: &[Taken], unserved: &BTreeSet<&str>) -> (Desired, Duration) {
     not_deployed(if taken.is_empty() { Reason::NotDeployed } else { Reason::NameTaken }, why.join("; "))
 }
 
-/// What is said of the network and of what is brought for pods: if both are not as they shall be, both say why.
+/// Merges the reports about the network and about the objects for pods: if neither is as desired, the message has both reasons.
 pub fn both(network: (Desired, Duration), for_pods: (Desired, Duration)) -> (Desired, Duration) {
     let ((network, one), (for_pods, other)) = (network, for_pods);
     let condition = match (network.status, for_pods.status) {
@@ -182,12 +182,12 @@ pub fn both(network: (Desired, Duration), for_pods: (Desired, Duration)) -> (Des
     (condition, one.min(other))
 }
 
-/// There is nothing to bring, or it must not be.
+/// The condition when there is nothing to bring, or it must not be brought.
 pub fn not_deployed(reason: Reason, message: String) -> (Desired, Duration) {
     (Desired::no(ConditionType::ComponentsReady, reason, message), RECHECK)
 }
 
-/// It is to be removed, and is not yet.
+/// The condition while the removal is not complete.
 pub fn not_removed(reason: Reason, why: &str) -> (Desired, Duration) {
     let message = format!("what CAPW brought to Windows nodes is not removed yet: {why}");
     (Desired::no(ConditionType::ComponentsReady, reason, message), RECHECK_SOON)
@@ -304,7 +304,7 @@ mod tests {
         let (condition, after) = report(&[part(&set(2, 1, 1, 0), &[&pod(json!({"containerStatuses": [{"state": {"waiting": {"reason": "A"}}}]}))])]);
         assert_eq!((condition.reason, after), (Reason::PartNotReady, RECHECK_SOON));
         assert_eq!(condition.message, "flannel: 0 of 1 pods are ready (pod flannel-x on win-1: A)");
-        // It is asked for before the first Windows node is there.
+        // The part is requested before the first Windows node exists.
         let (condition, after) = report(&[missing(&ObjectRef::new("DaemonSet", Some("calico-system"), "calico-node-windows"))]);
         assert_eq!((condition.reason, after), (Reason::PartNotReady, RECHECK_SOON));
         assert!(condition.message.contains("DaemonSet calico-system/calico-node-windows is not there"), "{}", condition.message);

@@ -1,4 +1,4 @@
-//! A Cluster or a WindowsCluster goes: what was brought goes first, whatever request fails, or it is said that it stays.
+//! A Cluster or a WindowsCluster is deleted: the objects that CAPW brought are removed first, whatever request fails, or are reported as left behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn listed(clusters: &[Value]) -> Exchange {
     step(CLUSTERS, json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterList", "metadata": {}, "items": clusters}))
 }
 
-/// Ours for `lab/w1`, one of the same name as ours could have, and one of another WindowsCluster.
+/// A workload cluster with our objects for `lab/w1`, one that has a name like ours, and one of another WindowsCluster.
 fn workload() -> Arc<Mutex<Server>> {
     let object = |api: &str, kind: &str, name: &str, owner: &str| {
         json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "uid": name, "labels": {"app.kubernetes.io/managed-by": "capw"},
@@ -65,7 +65,7 @@ fn workload() -> Arc<Mutex<Server>> {
     Arc::new(Mutex::new(server))
 }
 
-/// What is left of ours, and whether all else is as it was.
+/// Returns which of our objects are left, and checks that all others are unchanged.
 fn left(server: &Arc<Mutex<Server>>) -> Vec<String> {
     let (before, now) = (workload(), server.lock().objects.clone());
     let before = before.lock().objects.clone();
@@ -75,7 +75,7 @@ fn left(server: &Arc<Mutex<Server>>) -> Vec<String> {
     now.into_keys().filter(|path| [NAMESPACE, CLASS].contains(&path.as_str())).collect()
 }
 
-/// One pass of a process that has just started, and another one if it waits for the cluster's first answer.
+/// One pass of a process that has just started, and another pass if the first waits for the cluster's first answer.
 async fn pass(
     object: Value,
     cluster: Option<Value>,
@@ -89,12 +89,12 @@ async fn pass(
     (with_answers(async || reconcile(object.clone(), context.clone()).await).await, script.seen())
 }
 
-/// What a removal asks of the management cluster.
+/// The requests of a removal to the management cluster.
 fn removal() -> Vec<Exchange> {
     vec![kubeconfig(), step(OBJECT, windows_cluster(false, None))]
 }
 
-/// The same when the WindowsCluster alone is deleted: each of two passes asks for its Cluster.
+/// The requests when only the WindowsCluster is deleted: each of two passes reads its Cluster.
 fn removal_alone(clusters: &[Value]) -> Vec<Exchange> {
     vec![listed(clusters), kubeconfig(), listed(clusters), step(OBJECT, windows_cluster(false, None))]
 }
@@ -109,7 +109,7 @@ async fn what_was_brought_goes_with_the_cluster_and_then_the_finalizer() {
     assert_eq!(deleted, [format!("DELETE {NAMESPACE}"), format!("DELETE {CLASS}")]);
 }
 
-/// Each request fails once, in both clusters, in any way: the next pass ends it, and the finalizer goes last.
+/// Each request fails once, in both clusters, in any way: the next pass completes the removal, and the finalizer is removed last.
 #[tokio::test(start_paused = true)]
 async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
     let undisturbed = workload();
@@ -121,7 +121,7 @@ async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
         let (line, server) = (&asked[nth], workload());
         server.lock().failing = Some((nth, fault));
         let mut failing = vec![kubeconfig(), step(STATUS, windows_cluster(false, None))];
-        // What passes by itself is no event.
+        // A fault that passes automatically has no event.
         failing.extend((![Fault::Conflict, Fault::Busy].contains(&fault)).then(|| step(EVENT, json!({}))));
         let (outcome, seen) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, failing).await;
         let after = if fault == Fault::Busy { PATIENCE } else { Duration::from_secs(10) };
@@ -143,7 +143,7 @@ async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
     assert_eq!(outcome.unwrap(), Outcome::done());
 }
 
-/// Whether its Cluster is paused is asked, whatever the cache has. In doubt nothing is removed.
+/// Whether the Cluster is paused is read from the API server, whatever the cache has. In doubt, nothing is removed.
 #[tokio::test]
 async fn a_windows_cluster_that_is_deleted_alone_takes_it_away_unless_its_cluster_is_paused() {
     let deleted = windows_cluster(true, None);
@@ -170,7 +170,7 @@ async fn nothing_goes_while_a_machine_is_there() {
     unreadable["spec"] = json!(5);
     for machine in [machine(), unreadable] {
         let server = workload();
-        // It is served as before, and its Cluster has no control plane here to look at.
+        // The WindowsCluster is reconciled as before, and its Cluster has no control plane in this test.
         let exchanges = vec![step(STATUS, windows_cluster(false, None)), step(EVENT, json!({}))];
         let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![machine], &server, exchanges).await;
         assert_ne!(outcome.unwrap(), Outcome::done(), "nothing tells when the second one is deleted");
@@ -204,7 +204,7 @@ async fn what_cannot_be_removed_is_told_and_let_go() {
     assert_eq!((outcome.unwrap(), seen[1].body["status"]["conditions"][0]["reason"].as_str()), (Outcome::done(), Some("LeftBehind")));
 }
 
-/// Where it was stored first, whatever is brought is found again.
+/// With a finalizer that is stored first, every object that CAPW brings is found again.
 #[tokio::test]
 async fn the_finalizer_is_stored_before_anything_is_brought() {
     let server = workload();

@@ -1,4 +1,4 @@
-//! Reads of a recorded cluster, and writes that are refused.
+//! Reads a recorded cluster; also with refused writes.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -22,7 +22,7 @@ const RECORDING: &str = "src/components/fixtures/calico-operator-windows.yaml";
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// The path of a list of objects of that kind; of a ConfigMap, that of the object.
+/// The path to list objects of this kind; for a ConfigMap, the path of the object.
 fn path(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
@@ -34,12 +34,12 @@ fn path(object: &Value) -> String {
     }
 }
 
-/// A cluster with the objects of the recording, which refuses one path; and the paths that it was asked for.
+/// A cluster with the objects of the recording, which refuses one path; and the requested paths.
 fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
     cluster_with(Arc::new(Mutex::new(refused)))
 }
 
-/// The same while it refuses it: to read a path, or `watch PATH`.
+/// The same cluster, with a refusal that can change: a path to read, or `watch PATH`.
 fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec<String>>>) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDING)).unwrap();
     let objects: Arc<Vec<Value>> = Arc::new(serde_saphyr::from_multiple(&text).unwrap());
@@ -47,10 +47,10 @@ fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec
     let noted = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (asked, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default());
-        // Watches are told nothing: nothing changes.
+        // Watches stay silent: nothing changes.
         let is_watch = query.contains("watch=true");
         noted.lock().extend((!is_watch).then(|| asked.clone()));
-        // The watch of one object lists it by its name.
+        // The watch of one object lists the object by its name.
         let named = query.split_once("metadata.name%3D").map(|(_, rest)| rest.split('&').next().unwrap().to_owned());
         let of = named.as_ref().map_or_else(|| asked.clone(), |name| format!("{asked}/{name}"));
         let found: Vec<Value> = objects.iter().filter(|object| path(object) == of).cloned().collect();
@@ -64,7 +64,7 @@ fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec
             _ if asked == REVIEWS => (201, json!({"spec": {}, "status": {"allowed": refused.is_none()}}).to_string()),
             _ if refused == Some(request) => status(403, "Forbidden"),
             [] if of.contains("/configmaps/") && named.is_none() => status(404, "NotFound"),
-            // Of a kind that is not served.
+            // The kind is not served.
             [] if named.is_none() => (404, "404 page not found".to_owned()),
             [map] if map["kind"] == "ConfigMap" && named.is_none() => (200, map.to_string()),
             items => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}).to_string()),
@@ -80,7 +80,7 @@ fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec
     (workload, asked)
 }
 
-/// What a pass reads there for a WindowsCluster with all that is brought.
+/// The objects that a pass reads for a WindowsCluster with all components.
 async fn observed(clusters: &WorkloadClusters, workload: &Workload) -> Result<Observed, WorkloadError> {
     observed_with("Auto", clusters, workload).await
 }
@@ -118,7 +118,7 @@ async fn each_read_that_is_refused_is_named() {
     }
 }
 
-/// Who only wants to know what would be brought is told which right that takes, and all the rest.
+/// With `mode: Report`, a missing right that only `Auto` needs is reported, and so is everything else.
 #[tokio::test]
 async fn a_right_that_only_auto_needs_hides_nothing_from_a_report() {
     let (shared, _script) = shared(Caches::empty(), 1, vec![]);
@@ -165,7 +165,7 @@ async fn what_watches_show_is_read_without_a_request() {
     assert_eq!((second.side, second.watched), (first.side, first.watched.clone()));
     assert_eq!(*asked.lock(), [""; 0]);
 
-    // What is watched no more is read again.
+    // A kind that is no longer watched is read again.
     watch(&clusters, &workload, &[Watched::Kind(FIRST[0])]);
     observed(&clusters, &workload).await.unwrap();
     let asked = asked.lock().clone();
@@ -173,7 +173,7 @@ async fn what_watches_show_is_read_without_a_request() {
     clusters.stop();
 }
 
-/// As after a pass that has read this.
+/// Starts watches, as after a pass that has read these.
 fn watch(clusters: &WorkloadClusters, workload: &Workload, watched: &[Watched]) {
     let side = linux_sides::LinuxSide { object: ObjectRef::from_obj(&windows_cluster()), watched: watched.to_vec() };
     clusters.watch_linux_side(&ClusterRef::cluster_api("lab", "c1"), workload, &side);
@@ -253,7 +253,7 @@ fn own_path(object: &Value) -> String {
     }
 }
 
-/// A cluster with the objects of a recording, in which a request fails once.
+/// A cluster with the objects of a recording, in which one request fails once.
 fn recorded(recording: &str, failing: Option<(usize, Fault)>) -> Arc<Mutex<Server>> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures").join(recording)).unwrap();
     let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
@@ -264,7 +264,7 @@ fn recorded(recording: &str, failing: Option<(usize, Fault)>) -> Arc<Mutex<Serve
     Arc::new(Mutex::new(Server { objects, failing, ..Server::default() }))
 }
 
-/// Takes steps until there is nothing to write, and says how many failed.
+/// Takes steps until there is nothing to write. Returns how many failed.
 async fn changed(server: &Arc<Mutex<Server>>) -> usize {
     let (workload, mut failed) = (server::workload(server), 0);
     for _ in 0..MANY {
@@ -282,7 +282,7 @@ async fn changed(server: &Arc<Mutex<Server>>) -> usize {
 /// More steps than any cluster needs.
 const MANY: usize = 10;
 
-/// No write is made twice, whatever becomes of its answer.
+/// No write is repeated, whatever happens to its answer.
 #[tokio::test(start_paused = true)]
 async fn whatever_request_fails_the_linux_side_is_changed_once() {
     for (recording, writes) in [("flannel-manifest.yaml", 2), ("calico-operator-installed.yaml", 4)] {

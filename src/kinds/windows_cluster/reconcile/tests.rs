@@ -16,7 +16,7 @@ fn windows_cluster(spec: Value, status: Value) -> Value {
         "spec": spec, "status": status})
 }
 
-/// The network of a cluster is looked at once there is a control plane; what was said of it goes when nobody asks any more.
+/// The network of a cluster is read once there is a control plane; the report is removed when it is no longer requested.
 #[tokio::test]
 async fn the_network_waits_for_the_control_plane_and_is_forgotten_when_it_is_not_asked_for() {
     let seen = json!({"components": {"network": {"name": "flannel/vxlan"}}, "conditions": [{"type": "NetworkCompatible", "status": "True",
@@ -40,7 +40,7 @@ async fn the_network_waits_for_the_control_plane_and_is_forgotten_when_it_is_not
     }
 }
 
-/// Without Cluster API it names its cluster; the Secret with the kubeconfig may come later.
+/// Without Cluster API, the WindowsCluster names its cluster; the Secret with the kubeconfig may be created later.
 #[tokio::test]
 async fn it_looks_at_the_cluster_that_it_names() {
     let object = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
@@ -68,7 +68,7 @@ async fn it_is_ready_with_the_hypervisors_of_its_namespace_as_failure_domains() 
         json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
             "metadata": {"name": name, "namespace": "lab"}, "spec": spec})
     };
-    // One that cannot be read is there, too.
+    // An unreadable hypervisor exists, too.
     let hypervisors = holding_unreadable(vec![hypervisor("h2", json!(5)), hypervisor("h1", json!({}))]);
     let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
     let caches = Caches { hypervisors, clusters: holding(vec![cluster]), ..Caches::empty() };

@@ -1,4 +1,4 @@
-//! What is brought to a workload cluster that keeps what is applied, and refuses what it is told to.
+//! Components in a workload cluster that keeps applied objects, and refuses the requests that a test names.
 
 mod faults;
 mod probes;
@@ -32,7 +32,7 @@ fn cluster() -> TargetCluster {
     TargetCluster::of_cluster(&object::<Cluster>(cluster), None)
 }
 
-/// One whose status names a part and an object, unless nothing is brought yet.
+/// A WindowsCluster whose status names a part and an object, unless nothing is brought yet.
 fn windows_cluster(name: &str, is_announced: bool) -> WindowsCluster {
     let (parts, objects) = if is_announced {
         (json!([{"name": "flannel", "ready": 0, "desired": 0}]), json!(["RuntimeClass windows-2022"]))
@@ -85,7 +85,7 @@ async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
     assert_eq!(writes(&server), 10, "what another asks for is not touched");
 
     take_away(&workload(&server), &c1).await.unwrap();
-    // What is in the namespace goes with it.
+    // Objects in the namespace are deleted with it.
     let left: Vec<String> = server.lock().objects.keys().filter(|path| !path.contains("/namespaces/capw-windows/")).cloned().collect();
     assert_eq!(left, [""; 0]);
 }
@@ -98,13 +98,13 @@ fn tainted_node() -> Value {
 
 const TAINT_GOES: &str = "PATCH /api/v1/nodes/win-1";
 
-/// On that node.
+/// A ready pod of that part, on the node of the tests.
 fn ready_pod(part: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": part, "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": "win-1"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
-/// One that asks for no probes.
+/// A WindowsCluster without probes.
 fn without_probes() -> WindowsCluster {
     let mut object = windows_cluster("c1", true);
     object.spec.components.as_mut().unwrap().probes.mode = ProbesMode::Off;
@@ -122,7 +122,7 @@ async fn without_probes_the_taint_goes_when_the_pods_of_a_node_are_ready() {
     }
 }
 
-/// Without routes to other nodes kube-proxy alone is not enough.
+/// Without routes to other nodes, kube-proxy alone is not enough.
 #[tokio::test]
 async fn where_calicos_operator_brings_the_network_its_pod_counts_too() {
     const CALICO: &str = "calico-operator-windows.yaml";
@@ -140,7 +140,7 @@ async fn where_calicos_operator_brings_the_network_its_pod_counts_too() {
     assert!(part.message.unwrap().starts_with("DaemonSet calico-system/calico-node-windows is not there"));
 }
 
-/// The taint is of no use where another brings the network, and must not outlive what would take it away.
+/// The taint is useless if another program brings the network, and must not outlive the controller that would remove it.
 #[tokio::test]
 async fn the_taint_goes_where_nothing_is_brought() {
     let with_node = || Arc::new(Mutex::new(Server { others: vec![tainted_node()], ..Server::default() }));
@@ -190,14 +190,14 @@ async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses/";
 
-/// A RuntimeClass of CAPW for the WindowsCluster `c1`, as it is there.
+/// An existing RuntimeClass of CAPW for the WindowsCluster `c1`.
 fn class(name: &str, handler: &str) -> (String, Value) {
     let metadata = json!({"name": name, "uid": name, "labels": {"app.kubernetes.io/managed-by": "capw"},
         "annotations": {"infrastructure.cluster.x-k8s.io/windows-cluster": "lab/c1"}});
     (format!("{CLASSES}{name}"), json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": handler}))
 }
 
-/// The releases that have a class.
+/// The Windows releases that have a RuntimeClass.
 fn classes(server: &Arc<Mutex<Server>>) -> Vec<String> {
     server.lock().objects.keys().filter_map(|path| path.strip_prefix(CLASSES)).map(str::to_owned).collect()
 }
@@ -207,7 +207,7 @@ fn windows_node(build: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7", "labels": labels}})
 }
 
-/// With a template that Cluster API makes machines of this release from.
+/// Caches with a template from which Cluster API creates machines of this release.
 fn with_template(release: &str) -> Caches {
     let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": "c"}]);
     let template = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfigTemplate",
@@ -215,7 +215,7 @@ fn with_template(release: &str) -> Caches {
     Caches { config_templates: holding(vec![template]), ..Caches::empty() }
 }
 
-/// They do not depend on the network.
+/// RuntimeClasses do not depend on the network.
 #[tokio::test]
 async fn classes_come_with_nodes_and_templates_and_go_with_their_last_pod() {
     let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
@@ -262,7 +262,7 @@ async fn a_class_that_is_not_ours_stays_and_hides_nothing() {
     assert_eq!((classes(&server), &server.lock().objects[&path]), (vec!["windows-2022".to_owned()], &foreign));
 }
 
-/// One whose status names policies too.
+/// A WindowsCluster whose status names policies too.
 fn with_validation(validation: &str) -> WindowsCluster {
     let mut object = windows_cluster("c1", true);
     let policies = ["ValidatingAdmissionPolicy capw-windows-pods", "ValidatingAdmissionPolicyBinding capw-windows-pods"].map(str::to_owned);
@@ -305,7 +305,7 @@ async fn a_cluster_whose_api_server_has_no_policies_gets_the_rest() {
     take_away(&workload(&server), &object).await.unwrap();
 }
 
-/// A cluster with a class that no host needs, and one whose handler is not right and may not change.
+/// A cluster with a RuntimeClass that no host needs, and one whose handler is wrong and immutable.
 fn with_classes(failing: Option<(usize, Fault)>, refused: Option<String>) -> Arc<Mutex<Server>> {
     let objects = BTreeMap::from([class("windows-2019", "runhcs-wcow-process"), class("windows-2022", "runc")]);
     Arc::new(Mutex::new(Server { objects, others: vec![windows_node("10.0.20348")], failing, refused, ..Server::default() }))
@@ -317,7 +317,7 @@ async fn each_request_that_is_refused_is_named() {
     let server = with_classes(None, None);
     brought(&server, RECORDING, &object).await.unwrap();
     let asked = server.lock().asked.clone();
-    // What is written is read before.
+    // Each object is read before it is written.
     assert_eq!(asked.len(), 26, "{asked:?}");
     for line in asked {
         let server = with_classes(None, Some(line.clone()));

@@ -11,7 +11,7 @@ fn config_map(value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flannel", "namespace": "capw-windows"}, "data": {"a.conf": value}})
 }
 
-/// As another has left it: CAPW has written 20 seconds after the full minute.
+/// The state that another writer has left: CAPW has written 20 seconds after the full minute.
 fn live(other: Option<&str>) -> Value {
     let entry = |manager: &str, second: u32| json!({"manager": manager, "operation": "Update", "time": format!("2026-01-01T00:00:{second:02}Z")});
     let mut live = config_map(other.unwrap_or_default());
@@ -24,7 +24,7 @@ fn at(second: u32) -> Timestamp {
     format!("2026-01-01T00:00:{second:02}Z").parse().unwrap()
 }
 
-/// Another writer gets its change set back once in ten seconds, and is named each time.
+/// Another writer's change is set back once in ten seconds, and the writer is named each time.
 #[tokio::test]
 async fn a_change_of_another_is_set_back_once_in_ten_seconds() {
     let conflict = || {
@@ -38,7 +38,7 @@ async fn a_change_of_another_is_set_back_once_in_ten_seconds() {
         (Some(live(Some("other"))), 29, vec![conflict()], vec![false], Some(".data.a.conf")),
         // CAPW itself has other settings now.
         (Some(live(Some("old"))), 29, vec![done()], vec![false], None),
-        // What another has taken away has no holder.
+        // A field that another writer has removed has no manager.
         (Some(live(None)), 30, vec![done()], vec![false], None),
         (Some(live(None)), 29, vec![], vec![], Some("data[a.conf]")),
     ] {
@@ -56,7 +56,7 @@ async fn a_change_of_another_is_set_back_once_in_ten_seconds() {
     }
 }
 
-/// A conflict that no field manager is behind is an error, as before.
+/// A conflict without a field manager behind it is an error, as before.
 #[tokio::test]
 async fn another_conflict_is_an_error() {
     let (client, _script) = Script::new(vec![refuse_with(PATH, 409, "it was deleted", json!({}))]);

@@ -1,4 +1,4 @@
-//! Guards of the controllers: what is read again before a write, and orders of two effects.
+//! Guards of the controllers: reads before a write, and orders of two effects.
 
 use super::{Guarded, gone, of};
 

@@ -1,4 +1,4 @@
-//! Guards of what is done in workload clusters and on hypervisors.
+//! Guards of the actions in workload clusters and on hypervisors.
 
 use super::{Guarded, gone, of};
 

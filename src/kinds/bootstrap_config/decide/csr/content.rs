@@ -1,4 +1,4 @@
-//! What a certificate request asks for, read from its PKCS #10 form.
+//! The content of a certificate request, parsed from its PKCS #10 form.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,21 +17,21 @@ pub const PEM_LABEL: &str = "CERTIFICATE REQUEST";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
-/// What a PKCS #10 request asks for.
+/// The content of a PKCS #10 request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Content {
     pub common_names: Vec<String>,
     pub organizations: Vec<String>,
     /// Alternative names: DNS names and addresses.
     pub names: Vec<AlternativeName>,
-    /// Anything beside those: other parts of the subject, other kinds of names, extensions, attributes.
+    /// Whether the request holds anything else: other parts of the subject, other kinds of names, extensions, attributes.
     pub more: bool,
     pub rsa: bool,
     pub key: Key,
 }
 
 impl Content {
-    /// Reads exactly one PEM block with exactly one request. The text may come from anybody.
+    /// Parses exactly one PEM block with exactly one request. The input is untrusted.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let damaged = || "it is not one certificate request in PEM".to_owned();
         let (pem, length) = Pem::read(std::io::Cursor::new(bytes)).map_err(|_| damaged())?;
@@ -67,7 +67,7 @@ impl Content {
         Ok(content)
     }
 
-    /// A kubelet asks for alternative names or for nothing. The field for attributes may be there without content.
+    /// A kubelet requests alternative names or no attributes at all. The field for attributes may be present but empty.
     fn read_attributes(&mut self, info: &X509CertificationRequestInfo<'_>) {
         let mut extensions = Vec::new();
         for attribute in info.attributes() {
@@ -92,7 +92,7 @@ impl Content {
     }
 }
 
-/// Another name beside the common name.
+/// A name in addition to the common name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlternativeName {
     Dns(String),
@@ -100,7 +100,7 @@ pub enum AlternativeName {
 }
 
 impl AlternativeName {
-    /// `None`: of another kind.
+    /// Returns `None` for a name of another kind.
     fn of(name: &GeneralName<'_>) -> Option<Self> {
         match name {
             GeneralName::DNSName(name) => Some(Self::Dns((*name).to_owned())),

@@ -1,5 +1,5 @@
-//! Which request for the certificate of a kubelet's own server is approved: for the names and addresses of its machine, as the
-//! hypervisor reports them, and no others. What the Node says of itself counts for nothing here. Pure.
+//! Decides which request for the serving certificate of a kubelet is approved: only for the names and addresses of its machine, as the
+//! hypervisor reports them. The addresses in the Node are ignored. Pure.
 
 use std::net::IpAddr;
 
@@ -13,21 +13,21 @@ use crate::domain::identity::NodeIdentity;
 /// Signer of the certificates with which kubelets serve logs, exec and metrics.
 pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
-/// What the request of one machine may ask for.
+/// What the request of one machine may contain.
 #[derive(Clone, Debug)]
 pub struct ExpectedServing {
     pub node: NodeIdentity,
-    /// Addresses of this machine and of no other one.
+    /// Addresses that belong to this machine only.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Name of the node that made the request.
+/// Name of the node that sent the request.
 pub fn requester(request: &CertificateSigningRequest) -> Option<&str> {
     request.spec.username.as_deref()?.strip_prefix(NODE_USER)
 }
 
-/// Addresses that a machine may be reached at: those that its hypervisor reports, without any that another machine has too, or that
-/// belongs to no machine alone.
+/// The addresses of a machine: those that its hypervisor reports, except addresses that another machine has too, and special addresses
+/// that belong to no single machine.
 pub fn own_addresses<'a>(of_machine: impl Iterator<Item = &'a str>, of_others: &[&str]) -> Vec<IpAddr> {
     let parsed = |text: &str| text.parse::<IpAddr>().ok();
     let others: Vec<IpAddr> = of_others.iter().copied().filter_map(parsed).collect();

@@ -159,7 +159,7 @@ fn every_wrong_content_is_refused() {
 
 #[test]
 fn a_second_group_in_the_subject_is_refused() {
-    // rcgen keeps one value for each type of name, so the content is given directly.
+    // rcgen keeps one value for each type of name, so the test builds the content directly.
     let content = Content {
         common_names: vec!["system:node:win-1".into()],
         organizations: vec!["system:nodes".into(), "system:masters".into()],
@@ -190,7 +190,7 @@ fn key_encipherment_is_for_rsa_keys() {
     assert!(check(&request, &content(false), "system:node:win-1").is_err());
 }
 
-/// One change of the part of a request that its sender does not sign.
+/// One change in the part of a request that its sender does not sign.
 #[derive(Clone, Debug)]
 enum Mutation {
     User(String),
@@ -228,7 +228,7 @@ proptest! {
                 request.spec.usages = Some(usages.clone());
                 sorted != ["client auth", "digital signature"]
             }
-            // In the DER of the subject: what is asked for changes. Keys and signatures are the API server's to check.
+            // A byte in the DER of the subject: the requested content changes. The API server checks keys and signatures.
             Mutation::Byte(at, byte) => {
                 let pem = Pem::read(std::io::Cursor::new(&request.spec.request.0)).unwrap().0;
                 let name = pem.contents.windows(12).position(|w| w == b"system:nodes").unwrap();

@@ -34,7 +34,7 @@ fn cluster(ready: bool, endpoint: bool) -> Cluster {
     .unwrap()
 }
 
-/// One that is to bring the network, with what it knows of it.
+/// A WindowsCluster that brings the network, with what it knows about the network.
 fn bringing(components: &serde_json::Value) -> WindowsCluster {
     serde_json::from_value(json!({"metadata": {"name": "c1"}, "spec": {"components": {"mode": "Auto"}}, "status": {"components": components}}))
         .unwrap()
@@ -60,14 +60,14 @@ fn config() -> WindowsBootstrapConfig {
     .unwrap()
 }
 
-/// A configuration and what it has made.
+/// A configuration and the objects that were created for it.
 struct World {
     object: Option<WindowsBootstrapConfig>,
     owner: Machine,
     cluster: Cluster,
     infrastructure: Option<WindowsCluster>,
     machine: WindowsMachine,
-    /// When the token in the workload cluster ends.
+    /// When the token in the workload cluster expires.
     token: Option<Timestamp>,
     secret: bool,
     issued: Option<Timestamp>,
@@ -100,7 +100,7 @@ impl World {
         ))
     }
 
-    /// One pass; `crash` is after how many effects of it the process dies.
+    /// One pass. `crash` is the number of effects after which the process dies.
     fn pass(&mut self, crash: usize) -> Option<BootstrapStep> {
         let decision = self.decide()?;
         let now = at(self.now);
@@ -236,7 +236,7 @@ fn the_data_is_made_once_the_network_was_read() {
     }
 }
 
-/// Before anything is made and without a wait, whatever the Cluster does; a correction goes on at once.
+/// Reported before anything is created and without a wait, whatever the Cluster does. After a correction, the pass continues at once.
 #[test]
 fn versions_that_cannot_work_are_said_at_once() {
     let mut w = World::new();
@@ -258,7 +258,7 @@ fn after_a_move_nothing_is_made_again() {
     let mut w = World::new();
     w.owner = core_machine(Some("win-1"), true);
     assert_eq!(w.pass(0), Some(BootstrapStep::Restore { secret: "win-1".into() }));
-    // What was made in the life before goes with the object.
+    // What was created in the earlier life is removed with the object.
     assert_eq!((w.pass(0), w.token), (Some(BootstrapStep::Adopt), None));
     assert_eq!((w.pass(0), w.token), (Some(BootstrapStep::Wait), None));
     w.delete();
@@ -268,7 +268,7 @@ fn after_a_move_nothing_is_made_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Killed anywhere, deleted at any time: in the end there is a Secret and a live token, or neither object nor token.
+    /// The process crashes anywhere, the object is deleted at any time: in the end, either Secret and live token exist, or neither object nor token.
     #[test]
     fn any_crash_ends_well(crashes in prop::collection::vec(0usize..3, 0..12), deleted in any::<bool>(), when in 0usize..12) {
         let mut w = World::new();

@@ -20,7 +20,7 @@ fn secret(owners: Value) -> Value {
         "data": {"value": "", crate::api::bootstrap_config::CHANNEL_KEY: ""}})
 }
 
-/// Owner references of a Secret after something took them away, and after a restore, with the UID from before.
+/// Owner references of a Secret after they were removed, and after a restore, with the UID from before.
 fn lost() -> [Value; 2] {
     let before = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "name": "win-1", "uid": "before"});
     [json!([]), json!([before])]
@@ -47,7 +47,7 @@ async fn the_secret_gets_its_owner_back_when_the_object_does() {
     }
 }
 
-/// While no process was there to see it, something took the owner references of configuration and Secret away, and those of the
+/// While no process was running, the owner references of the configuration and of the Secret were removed, and only those of the
 /// configuration came back.
 #[tokio::test]
 async fn a_secret_that_lost_its_owner_while_capw_was_down_goes_with_its_configuration() {
@@ -94,7 +94,7 @@ async fn the_secret_of_a_machine_pool_gets_its_owner_back() {
     }
 }
 
-/// Its removal triggers nothing.
+/// The removal of that Secret triggers no pass.
 #[tokio::test]
 async fn a_secret_in_the_way_of_a_machine_pool_is_looked_at_again() {
     const SECRETS: &str = "/api/v1/namespaces/lab/secrets";

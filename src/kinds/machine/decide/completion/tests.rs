@@ -23,7 +23,7 @@ fn labels_that_a_kubelet_may_not_give_itself_are_those_that_core_copies() {
     let note = "infrastructure.cluster.x-k8s.io/labels-from-pool";
     let keys = "a.node-restriction.kubernetes.io/b,node-role.kubernetes.io/windows,node.cluster.x-k8s.io/d";
     assert_eq!(completion(&object, &node), Some(json!({"metadata": {"labels": lacking, "annotations": {note: keys}}})));
-    // What the machine has no more goes, and what the Node has from others stays.
+    // A label that the machine has lost is removed from the Node, and labels from other sources stay.
     node.metadata.annotations = Some([(note.to_owned(), "node.cluster.x-k8s.io/d".to_owned())].into());
     node.metadata.labels.as_mut().unwrap().insert("node-role.kubernetes.io/theirs".into(), String::new());
     object.metadata.labels = None;

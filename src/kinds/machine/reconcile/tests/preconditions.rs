@@ -1,7 +1,7 @@
 use crate::kinds::machine::reconcile::tests::*;
 use crate::vm::Journal;
 
-/// Room, then the spec, then ids that are stored: only then a VM is made.
+/// A VM is created only after there is room, the spec is checked, and the ids are stored.
 #[tokio::test]
 async fn a_vm_is_made_after_everything_that_can_be_known_before() {
     let secret =
@@ -31,7 +31,7 @@ async fn a_vm_is_made_after_everything_that_can_be_known_before() {
     }
 }
 
-/// What is known of Nodes may be old: by now there may be another one of that name, of this machine or of another.
+/// The cached Nodes may be outdated: another Node of that name may exist by now, of this machine or of another.
 #[tokio::test(start_paused = true)]
 async fn only_the_node_that_was_seen_is_completed() {
     let id = |uid: &str| format!("windows://h1/{}", crate::api::name::VmUuid::of(uid));

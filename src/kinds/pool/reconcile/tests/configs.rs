@@ -11,7 +11,7 @@ fn config(owners: Value) -> Value {
         "spec": {}})
 }
 
-/// As something left them that takes owner references away, and as a restore does, after which every object has another UID.
+/// The owner references after they were removed, and after a restore, in which every object gets another UID.
 fn lost() -> [Value; 2] {
     let before = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "name": "win-abc12", "uid": "before"});
     [json!([]), json!([before])]
@@ -21,7 +21,7 @@ fn going() -> Value {
     json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]})
 }
 
-/// Else it would stay when its machine goes, and the pool would wait for it forever.
+/// Otherwise the configuration would stay when its machine is deleted, and the pool would wait for it without end.
 #[tokio::test]
 async fn configurations_get_their_machine_back_whatever_the_state_of_the_pool() {
     let current = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) }.hash();
@@ -53,7 +53,7 @@ async fn configurations_get_their_machine_back_whatever_the_state_of_the_pool() 
     }
 }
 
-/// The watch does not show that it is there without its owner.
+/// The watch does not show the configuration without its owner.
 #[tokio::test]
 async fn a_configuration_that_is_found_without_its_owner_is_taken_back() {
     let bootstrap = json!({"windowsRelease": "2022"});
@@ -78,7 +78,7 @@ async fn a_configuration_that_is_found_without_its_owner_is_taken_back() {
     }
 }
 
-/// The machine went before its configuration had an owner again.
+/// The machine was deleted before its configuration had an owner again.
 #[tokio::test]
 async fn a_configuration_without_owner_goes_when_its_machine_is_gone() {
     let gone = || refuse(&format!("GET {MACHINES}/win-abc12"), 404, "NotFound");

@@ -1,7 +1,7 @@
 use crate::kinds::pool::reconcile::tests::*;
 
-/// A standalone pool that asks for these machines and has those of that status, made from another template if `is_outdated`. The watch has shown no
-/// Node, and that of `win-a` is there by now. What the pass ends with.
+/// Runs a standalone pool that requests this number of machines and has these machines with that status, from another template if `is_outdated`. The
+/// watch has shown no Node, but the Node of `win-a` exists by now. Returns the result of the pass.
 async fn behind(replicas: usize, names: &[&str], is_outdated: bool, status: Value, ready: &str, exchanges: Vec<Exchange>) -> &'static str {
     let mut pool = pool();
     pool["metadata"]["ownerReferences"] = json!([]);
@@ -36,7 +36,7 @@ async fn behind(replicas: usize, names: &[&str], is_outdated: bool, status: Valu
     with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.map_or_else(|error| error.label(), |_| "removed")
 }
 
-/// Another machine would go if the Node were known.
+/// If the Node were known, another machine would be removed.
 #[tokio::test]
 async fn a_machine_whose_node_is_ready_by_now_is_not_the_one_that_goes() {
     let runs = || json!({"initialization": {"provisioned": true}});
@@ -60,7 +60,7 @@ async fn a_machine_pool_that_was_recreated_is_another_owner() {
     reconcile(Arc::new(read(recreated)), ctx).await.expect("it waits for its owner");
 }
 
-/// They clean up the workload cluster while its kubeconfig is there.
+/// The configurations clean up the workload cluster while its kubeconfig exists.
 #[tokio::test]
 async fn a_pool_goes_after_the_configurations_of_its_machines() {
     let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
@@ -89,7 +89,7 @@ fn standalone(nodes: Vec<Value>, refused: Option<&str>) -> (WindowsNodePool, Con
     (read(standalone), shared.pool(), script)
 }
 
-/// Else machines whose Nodes are there would count as machines without one.
+/// Otherwise machines whose Nodes exist would count as machines without a Node.
 #[tokio::test(start_paused = true)]
 async fn a_standalone_pool_waits_for_the_nodes_of_its_cluster() {
     let (object, ctx, _script) = standalone(vec![], Some("GET /api/v1/nodes"));
@@ -97,7 +97,7 @@ async fn a_standalone_pool_waits_for_the_nodes_of_its_cluster() {
     assert_eq!(with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.unwrap(), Outcome::requeue_after(RECHECK));
 }
 
-/// The watch may be behind: the Node is there by now.
+/// The watch may be behind: the Node exists by now.
 #[tokio::test(start_paused = true)]
 async fn the_node_of_a_failed_machine_is_read_before_the_machine_goes() {
     let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("uid-win-x"));

@@ -10,7 +10,7 @@ use crate::kinds::windows_cluster::decide::step::{ObservedWindowsCluster, Window
 
 const GONE: &str = "2026-01-01T00:00:00Z";
 
-/// With an object brought, unless `mode` is null.
+/// A WindowsCluster that has brought an object, unless `mode` is null.
 fn object(mode: Value, ours: bool, deleted: bool) -> WindowsCluster {
     let finalizers: &[&str] = if ours { &[FINALIZER] } else { &[] };
     let status = if mode.is_null() { json!({}) } else { json!({"components": {"objects": ["RuntimeClass windows-2022"]}}) };
@@ -33,7 +33,7 @@ fn c1() -> ClusterRef {
     ClusterRef::cluster_api("lab", "c1")
 }
 
-/// A cluster that no Cluster stands for.
+/// A cluster that no Cluster represents.
 fn standalone() -> TargetCluster {
     let source = ClusterSource::Kubeconfig { secret: "there".into(), key: "value".into() };
     TargetCluster::standalone(ClusterRef { namespace: "lab".into(), source }, None, None)
@@ -43,7 +43,7 @@ fn decided(object: &WindowsCluster, cluster: Option<&TargetCluster>, machines: u
     decide(&ObservedWindowsCluster { object, cluster, machines, hypervisors: vec![], reach: &|_| Reach::Reachable })
 }
 
-/// The step by its name.
+/// The name of the step.
 fn step(object: &WindowsCluster, cluster: Option<&TargetCluster>, machines: usize) -> String {
     let step = format!("{:?}", decided(object, cluster, machines).step);
     step.split('(').next().unwrap().to_owned()
@@ -59,9 +59,9 @@ fn what_was_brought_goes_after_the_last_machine_of_a_cluster_that_goes() {
         (OURS, false, false, 0, "Reconcile"),
         (OURS, false, true, 1, "Reconcile"),
         (OURS, false, true, 0, "TakeAway"),
-        // No provider made the control plane, so none removes it.
+        // No provider created the control plane, so none removes it.
         (None, false, true, 0, "TakeAway"),
-        // It goes with the Cluster: nothing may delay that.
+        // The workload cluster is deleted with the Cluster: nothing may delay the deletion.
         (OTHER, false, true, 0, "Release"),
         (OTHER, false, true, 1, "Reconcile"),
         // A move.
@@ -79,7 +79,7 @@ fn what_was_brought_goes_with_its_windows_cluster_too() {
     for (cluster, machines, expected) in [
         (Some(cluster(OURS, false, false)), 1, "Reconcile"),
         (Some(cluster(OURS, false, false)), 0, "TakeAway"),
-        // The workload cluster goes on.
+        // The workload cluster continues to run.
         (Some(cluster(OTHER, false, false)), 0, "TakeAway"),
         (Some(cluster(OTHER, false, true)), 0, "Release"),
         (Some(cluster(OURS, true, false)), 0, "Wait"),
@@ -98,7 +98,7 @@ fn what_was_brought_goes_with_its_windows_cluster_too() {
         assert!(waiting.iter().any(|condition| condition.message.ends_with(remedy)), "{waiting:?}");
     }
     assert_eq!(step(&object(json!("Auto"), true, false), Some(&standalone()), 0), "Reconcile", "it stays without machines");
-    // As a move takes it away: without the finalizer.
+    // The state in which a move deletes the object: without the finalizer.
     assert_eq!(step(&object(json!("Auto"), false, true), None, 0), "Ignore");
     assert_eq!(step(&object(json!("Auto"), false, false), None, 0), "Ignore", "it may be paused");
 }
@@ -116,7 +116,7 @@ fn the_finalizer_is_there_as_long_as_something_may_be_in_the_workload_cluster() 
         (json!("Auto"), false, &goes, 0, "Ignore"),
         (json!(null), true, &goes, 0, "Release"),
         (json!("Off"), true, &goes, 0, "TakeAway"),
-        // Nothing is written then.
+        // Nothing is written in this case.
         (json!("Report"), true, &goes, 0, "LeaveBehind"),
     ] {
         assert_eq!(step(&object(mode.clone(), ours, false), Some(cluster), machines), expected, "{mode} {ours} {machines}");

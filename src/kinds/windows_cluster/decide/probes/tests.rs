@@ -8,7 +8,7 @@ use crate::kinds::windows_cluster::decide::probes::*;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// With all targets, but for the pod on a Linux node.
+/// A probe with all targets, except the pod on a Linux node.
 fn probe() -> Probe {
     let dns = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}},
         "spec": {"clusterIP": "10.96.0.10"}});
@@ -32,12 +32,12 @@ fn aged(mut pod: Value, status: Value) -> Value {
     pod
 }
 
-/// The one there.
+/// The pod on the Windows node.
 fn pod(status: Value) -> Value {
     aged(probe().pod("win-1"), status)
 }
 
-/// The one on a Linux node.
+/// The pod on a Linux node.
 fn back(states: [Value; 2]) -> Value {
     let statuses: Vec<Value> = ["back", "node-port"].into_iter().zip(states).map(|(name, state)| container(name, state, json!({}))).collect();
     aged(desired_back(), json!({"phase": "Running", "containerStatuses": statuses}))
@@ -48,12 +48,12 @@ fn desired_back() -> Value {
     probe().back("win-1", &addresses)
 }
 
-/// The one that has reached all.
+/// The pod on a Linux node after it has reached all its targets.
 fn passed_back() -> Value {
     back([ended(0, ""), ended(0, "")])
 }
 
-/// The Service of the pod there, as the API server made it.
+/// The Service of the pod on the Windows node, as the API server created it.
 fn service() -> Value {
     let mut service = probe().service("win-1", &pod(json!({})));
     service["spec"]["ports"][0]["nodePort"] = json!(30123);

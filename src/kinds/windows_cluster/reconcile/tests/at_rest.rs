@@ -1,4 +1,4 @@
-//! A cluster with a thousand Windows nodes in which nothing changes: what ten minutes of it cost.
+//! The cost of ten minutes for a cluster with a thousand Windows nodes in which nothing changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::testing::{holding, read, shared_asked, with_answers};
 
 const PARTS: [&str; 2] = ["flannel", "kube-proxy"];
 const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
-/// So often kubelets write a Node that is as it was.
+/// The interval in which kubelets write an unchanged Node.
 const BEATS: Duration = Duration::from_secs(300);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -32,7 +32,7 @@ fn path(object: &Value) -> String {
     format!("{root}/{version}/{namespace}{kind}s/{name}")
 }
 
-/// With the network that CAPW carries to Windows nodes, and none of these yet.
+/// A cluster with the network that CAPW extends to Windows nodes, and no Windows nodes yet.
 fn cluster() -> Arc<Mutex<Server>> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDING)).unwrap();
     let recorded: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
@@ -42,7 +42,7 @@ fn cluster() -> Arc<Mutex<Server>> {
     Arc::new(Mutex::new(Server { others, beats: Some(BEATS), ..Server::holding(objects) }))
 }
 
-/// The nodes join, and each part gets on.
+/// Adds the nodes, and makes each part ready.
 fn grow(server: &Arc<Mutex<Server>>) {
     let mut server = server.lock();
     server.others.extend((0..NODES).flat_map(|at| PARTS.map(|part| pod(part, at)).into_iter().chain([node(at)])));
@@ -68,7 +68,7 @@ fn caches() -> Caches {
     Caches { clusters: holding(vec![cluster]), hypervisors: holding(vec![hypervisor]), ..Caches::empty() }
 }
 
-/// A process that has just started; the management cluster answers this.
+/// A process that has just started, whose management cluster answers with `exchanges`.
 fn started(server: &Arc<Mutex<Server>>, exchanges: Vec<Exchange>) -> (Context, Script, Requested) {
     let (shared, script, requested) = shared_asked(caches(), 0, exchanges, connect(server));
     (shared.windows_cluster(), script, requested)
@@ -79,7 +79,7 @@ async fn pass(context: &Context, object: &Value) -> Outcome {
     with_answers(async || reconcile(object.clone(), context.clone()).await).await.unwrap()
 }
 
-/// The WindowsCluster once all is brought and told.
+/// The WindowsCluster once everything is brought and reported.
 async fn settled(server: &Arc<Mutex<Server>>, mut object: Value) -> Value {
     for _ in 0..10 {
         // A status, and events.
@@ -88,7 +88,7 @@ async fn settled(server: &Arc<Mutex<Server>>, mut object: Value) -> Value {
         let outcome = pass(&context, &object).await;
         context.clusters.stop();
         let said = script.seen().into_iter().find_map(|seen| seen.body.get("status").cloned());
-        // Not all of the answers are asked for.
+        // Some of the answers are not used.
         std::mem::forget(script);
         let Some(said) = said else {
             assert_eq!(outcome, Outcome::requeue_after(RECHECK), "{:#}", object["status"]);
@@ -111,7 +111,7 @@ async fn a_thousand_nodes_at_rest_are_looked_at_every_five_minutes_and_nothing_i
         assert_eq!(condition["status"] == "True", condition["type"] != "Paused", "{condition:#}");
     }
 
-    // The Secret with the kubeconfig is read again by a pass that comes a minute later. Nothing else is asked of the management cluster.
+    // A pass a minute later reads the Secret with the kubeconfig again. The management cluster gets no other request.
     let (context, _script, mut requested) = started(&server, vec![kubeconfig(), kubeconfig()]);
     server.lock().asked.clear();
     let end = Instant::now() + TEN_MINUTES;
@@ -123,7 +123,7 @@ async fn a_thousand_nodes_at_rest_are_looked_at_every_five_minutes_and_nothing_i
         if timeout_at(again, requested.windows_clusters.next()).await.is_ok() {
             while requested.windows_clusters.try_recv().is_ok() {}
         }
-        // What the first passes read, and the watches that follow.
+        // The reads of the first pass, and the watches that follow.
         let asked = std::mem::take(&mut server.lock().asked);
         let is_first = passes.len() == 1;
         assert!(asked.iter().all(|line| is_first && line.starts_with("GET ") && !line.ends_with("/log")), "{passes:?}: {asked:?}");

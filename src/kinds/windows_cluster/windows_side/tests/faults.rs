@@ -1,4 +1,4 @@
-//! Any request fails once, in any way: the passes after it end as if it had not, and nothing is there twice.
+//! Any request fails once, in any way: later passes end as if it had not failed, and nothing is created twice.
 
 use super::probes::{BACK, PROBE, probe_pod};
 use crate::kinds::windows_cluster::windows_side::tests::*;
@@ -29,10 +29,10 @@ async fn whatever_request_fails_the_end_is_the_same() {
     }
 }
 
-/// More passes than a node takes, with one that fails.
+/// More passes than a node needs, including a failed one.
 const MANY: usize = 12;
 
-/// Passes until the node has no taint and nothing is left that has tried it out, with kubelets whose pods reach everything. How many passes failed.
+/// Runs passes until the node has no taint and no probe objects are left, with kubelets whose pods reach everything. Returns how many passes failed.
 async fn verified(server: &Arc<Mutex<Server>>, object: &WindowsCluster) -> usize {
     let mut failed = 0;
     for _ in 0..MANY {
@@ -69,7 +69,7 @@ async fn whatever_request_fails_a_node_is_verified() {
     }
 }
 
-/// Where nothing is brought any more.
+/// The node is in a cluster to which nothing is brought any more.
 #[tokio::test(start_paused = true)]
 async fn whatever_request_fails_a_node_loses_its_taint() {
     let taken_away = async |server: &Arc<Mutex<Server>>| free_nodes(&workload(server)).await;

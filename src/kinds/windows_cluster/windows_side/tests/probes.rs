@@ -1,4 +1,4 @@
-//! New nodes are tried out before their taint goes.
+//! New nodes are probed before their taint is removed.
 
 use crate::kinds::windows_cluster::windows_side::tests::*;
 
@@ -7,7 +7,7 @@ pub const BACK: &str = "/api/v1/namespaces/capw-windows/pods/probe-back-win-1";
 
 const SERVICE: &str = "/api/v1/namespaces/capw-windows/services/probe-win-1";
 
-/// A pod that tries out that node, as it was made, with its connections made or not.
+/// A probe pod as it was created, with its connections made or not.
 pub fn probe_pod(server: &Arc<Mutex<Server>>, path: &str, code: i64) -> Value {
     let mut pod = server.lock().objects[path].clone();
     let ended = |name: &Value| json!({"name": name, "state": {"terminated": {"exitCode": code, "message": "TIMEOUT\n"}}});
@@ -21,7 +21,7 @@ pub fn probe_pod(server: &Arc<Mutex<Server>>, path: &str, code: i64) -> Value {
     pod
 }
 
-/// From the first ready pods on: a pod is made, has not reached everything, has, and goes after the taint.
+/// From the first ready pods on: a probe pod is created, has not reached everything, has, and is removed after the taint.
 #[tokio::test]
 async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
     let (parts, c1) = (["flannel", "kube-proxy"].map(ready_pod), windows_cluster("c1", true));
@@ -64,11 +64,11 @@ async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
     let writes: Vec<&String> = server.asked.iter().filter(|line| line.contains("win-1") && !line.starts_with("GET")).collect();
     let [make, make_service, make_back, go, go_back] =
         [("PATCH", PROBE), ("PATCH", SERVICE), ("PATCH", BACK), ("DELETE", PROBE), ("DELETE", BACK)].map(|(verb, path)| format!("{verb} {path}"));
-    // It is made twice because nothing shows it to the second look; the Service as soon as it is there, the second pod once it is ready.
+    // The pod is applied twice because the second pass cannot see it. The Service follows once the pod exists, and the second pod once it is ready.
     assert_eq!(writes, [&make, &make, &make_service, &make_back, TAINT_GOES, &go, &go_back]);
 }
 
-/// While it stands, the taint keeps pods away; a failed request leaves it.
+/// While the taint is set, it keeps pods away; a failed request leaves it.
 #[tokio::test]
 async fn a_pod_that_cannot_be_made_leaves_the_taint() {
     let others = std::iter::once(tainted_node()).chain(["flannel", "kube-proxy"].map(ready_pod)).collect();

@@ -1,4 +1,4 @@
-//! What `mode: Report` says is what `mode: Auto` then writes, and nothing else, in each recording.
+//! The report of `mode: Report` equals the later writes of `mode: Auto`, in each recording.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::kinds::windows_cluster::windows_side::tests::*;
 /// `create`, `change` or `remove`, and the object.
 type Change = (&'static str, String);
 
-/// What a person reads.
+/// The changes that the report names.
 fn changes(said: &[String]) -> BTreeSet<Change> {
     let mut changes = BTreeSet::new();
     for line in said {
@@ -19,7 +19,7 @@ fn changes(said: &[String]) -> BTreeSet<Change> {
             "create" => changes.insert(("create", object)),
             "change" => changes.insert(("change", object)),
             "remove" => changes.insert(("remove", object)),
-            // What may not change goes first.
+            // An immutable object is removed first.
             "replace" => changes.insert(("remove", object.clone())) && changes.insert(("change", object)),
             "take" => changes.insert(("change", rest.split_once(" from ").unwrap().1.to_owned())),
             reason => {
@@ -38,7 +38,7 @@ struct Case {
 }
 
 impl Case {
-    /// As watches show them: of what CAPW may bring, only what has its label, but for DaemonSets.
+    /// The objects that watches show: of the kinds that CAPW may bring, only objects with its label, except DaemonSets.
     fn objects(&self) -> Vec<Value> {
         let server = self.server.lock();
         let is_shown = |object: &&Value| object["kind"] == "DaemonSet" || object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "capw";
@@ -46,7 +46,7 @@ impl Case {
         [recorded(&self.recording), server.others.clone(), shown].concat()
     }
 
-    /// Asks what would be written, lets it be written, and compares.
+    /// Plans the writes, carries them out, and compares.
     async fn compare(&self, of: &str) -> Vec<String> {
         let (shared, _script) = shared(Caches::empty(), 1, vec![]);
         let (ctx, objects) = (shared.windows_cluster(), self.objects());
@@ -65,7 +65,7 @@ impl Case {
         said
     }
 
-    /// What the cluster was asked to write.
+    /// The writes that the cluster has received.
     fn written(&self, before: &BTreeMap<String, Value>) -> BTreeSet<Change> {
         let server = self.server.lock();
         let change = |line: &String| {
@@ -93,7 +93,7 @@ fn recordings() -> Vec<String> {
     all
 }
 
-/// With a Windows node that has what it needs.
+/// A case with a Windows node that has what it needs.
 fn case(recording: &str) -> Case {
     let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
     Case { server, recording: recording.to_owned(), object: with_validation("Warn") }
@@ -110,7 +110,7 @@ async fn what_is_said_of_each_recording_is_what_is_then_written() {
         let said = case.compare(&format!("{recording}, again")).await;
         assert_eq!(changes(&said), BTreeSet::new(), "{recording}");
 
-        // All at once.
+        // All objects are changed at once.
         for object in case.server.lock().objects.values_mut() {
             object["metadata"]["labels"]["app.kubernetes.io/part-of"] = json!("other");
         }
@@ -133,7 +133,7 @@ async fn what_is_anothers_is_said_as_it_then_is() {
             case.server.lock().objects.clone_from(&there);
             case.server.lock().objects.get_mut(path).unwrap()["metadata"]["labels"] = json!({});
             let said = case.compare(path).await;
-            // Calico's operator leaves kube-proxy to the one who runs it.
+            // Calico's operator leaves kube-proxy to whoever runs it.
             let is_left =
                 |line: &String| line.starts_with("NotDeployed: ") && line.contains(", and DaemonSet capw-windows/kube-proxy runs kube-proxy there");
             assert!(said.iter().any(|line| line.starts_with("NameTaken: ") || is_left(line)), "{path}: {said:#?}");
@@ -165,7 +165,7 @@ async fn classes_and_taints_are_said_too() {
     }
 }
 
-/// The first one is enough: what is not CAPW's is asked for nowhere.
+/// The first line is enough: objects that are not CAPW's are not listed.
 #[tokio::test]
 async fn without_an_image_no_network_is_said() {
     let (shared, _script) = shared(Caches::empty(), 1, vec![]);
@@ -175,7 +175,7 @@ async fn without_an_image_no_network_is_said() {
     assert!(said[0].starts_with("ImageUnknown: ") && said[1..].iter().all(|line| !line.contains("capw-windows/")), "{said:#?}");
 }
 
-/// Another writer is named once its change is set back, and the pods are told after that.
+/// The other writer is named once its change is set back. The pods are reported after that.
 #[tokio::test]
 async fn another_writer_is_named() {
     let case = case(RECORDING);

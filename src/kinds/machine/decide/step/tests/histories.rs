@@ -1,4 +1,4 @@
-//! Whatever happens to a machine in whatever order, in the world of the tests beside.
+//! Random events in random order for one machine, in the world of the parent module.
 
 use proptest::prelude::*;
 
@@ -34,8 +34,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever happens in whatever order: no assertion of the world fails, a pause stops everything, one VM at most is ever made
-    /// after the provider ID was stored, and once all is well again the machine is provisioned, reported as removed or off, or gone.
+    /// For any events in any order: no assertion of the world fails, a pause stops everything, at most one VM is created
+    /// after the provider ID was stored, and once everything works again the machine is provisioned, reported as removed or off, or deleted.
     #[test]
     fn any_history_ends_well(events in prop::collection::vec(event(), 0..80)) {
         let mut w = World::new();

@@ -1,4 +1,4 @@
-//! A model of one machine's world: every decision is taken again and again while things go wrong at random.
+//! A model of one machine's world: every decision is repeated while random faults happen.
 
 use crate::kinds::machine::decide::vm;
 use crate::kinds::machine::report;
@@ -63,13 +63,13 @@ struct World {
     cluster: Cluster,
     vm: Option<Present>,
     hypervisors: Vec<String>,
-    /// By the WindowsCluster; empty: all.
+    /// The hypervisors that the WindowsCluster allows; empty: all.
     usable: Vec<String>,
     reach: Reach,
     now: i64,
     made: u32,
     detached: u32,
-    /// When the last look at the VM asked for another.
+    /// When the last pass requested the next one.
     look: Option<Duration>,
 }
 
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// One pass: decide and carry out. Returns what was decided, for the tables.
+    /// One pass: decides and carries out. Returns the decision, for the tables.
     fn pass(&mut self) -> Option<(MachineStep, Vec<Desired>)> {
         let object = self.object.clone()?;
         let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&self.owner));
@@ -180,7 +180,7 @@ impl World {
         condition::find(&object.status.as_ref().unwrap().conditions, type_).and_then(|c| Reason::from_name(&c.reason)).unwrap()
     }
 
-    /// As the API server does it: an object without finalizers is gone at once.
+    /// Deletes the object as the API server does: without finalizers, it disappears at once.
     fn delete(&mut self) {
         if self.object.as_ref().is_some_and(|o| o.metadata.finalizers.is_none()) {
             self.object = None;
@@ -208,7 +208,7 @@ fn a_machine_lives_and_goes() {
     w.settle();
     assert_eq!((w.detached, w.vm.as_ref().unwrap().seeded), (1, Seeded::No));
     assert_eq!((w.reason("Ready"), w.reason("VirtualMachineReady")), (Reason::Provisioned, Reason::Provisioned));
-    // A move to another cluster takes the status away, and the seed is gone by then.
+    // A move to another cluster drops the status, and the seed is detached by then.
     w.object.as_mut().unwrap().status = None;
     w.settle();
     assert_eq!((w.reason("Ready"), w.reason("NodeJoined"), w.detached), (Reason::Provisioned, Reason::Joined, 1));
@@ -349,7 +349,7 @@ fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
     let progress = status.bootstrap.unwrap();
     assert_eq!((progress.item.as_str(), progress.state.as_str(), progress.code), ("containers-feature", "failed", 21));
     assert!(condition::is_true(&status.conditions, "VirtualMachineReady") && is_provisioned(w.object.as_ref().unwrap()));
-    // It is restarted from outside, and the plan goes on; then it joins after all.
+    // The VM is restarted from outside, and the plan continues; then the node joins after all.
     w.vm.as_mut().unwrap().report = said("settle", "started", 0, "");
     w.settle();
     assert_eq!((w.reason("NodeJoined"), w.reason("Ready")), (Reason::Joining, Reason::Provisioned));

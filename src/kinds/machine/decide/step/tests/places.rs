@@ -1,4 +1,4 @@
-//! Which hypervisor a machine goes to, and what its VM is like there.
+//! The choice of a hypervisor for a machine, and the spec of its VM there.
 
 use crate::kinds::machine::decide::step::tests::*;
 
@@ -34,7 +34,7 @@ fn secure_boot_stays_on_with_a_tpm() {
     }
 }
 
-/// No hypervisor can have the name, so no VM can be there.
+/// No hypervisor can have that name, so no VM can exist there.
 #[test]
 fn a_provider_id_that_cannot_be_does_not_hold_a_machine() {
     let mut w = World::new();

@@ -1,4 +1,4 @@
-//! How a VM is stopped, what is said of one that does not run although it is on, what is left of one, and how long it has its seed.
+//! How a VM is stopped, how a VM that is on but does not run is reported, what may be left of a VM, and when its seed is detached.
 
 use crate::kinds::machine::decide::vm;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::kinds::machine::decide::step::tests::*;
 use crate::vm::StopMode;
 
-/// What is decided for a machine whose VM ran, is on, and is being removed `seconds` after the first pass that said so.
+/// The decision for a machine whose VM ran, is on, and is being removed `seconds` after the first pass that reported the removal.
 fn stop_after(joined: bool, seconds: i64) -> vm::VmStep {
     let mut w = World::new();
     if joined {
@@ -75,7 +75,7 @@ fn parts_that_are_left_of_a_vm_are_not_made_a_vm_again() {
     assert_eq!((w.made, w.reason("Ready")), (1, Reason::VirtualMachineRemoved));
 }
 
-/// A hypervisor may have started it by itself.
+/// A hypervisor may have started the VM automatically.
 #[test]
 fn a_vm_that_runs_without_its_seed_gets_it_first() {
     let mut w = World::new();

@@ -1,4 +1,4 @@
-//! What a machine says of a Node that does not come, or comes and is not Ready, in the world of the tests beside.
+//! Reports about a Node that does not appear, or appears but is not Ready, in the world of the parent module.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const DEADLINE: i64 = 2_700;
 const NO_PLUGIN: &str = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized";
 const NO_TOKEN: &str = "C:\\k\\kubeadm.exe ended with 1: error: could not find a JWS signature in the cluster-info ConfigMap for token ID \"abcdef\"";
 
-/// A machine that runs, and whose Node has not come.
+/// A machine that runs, and whose Node has not appeared.
 fn running() -> World {
     let mut w = World::new();
     w.settle();
@@ -23,7 +23,7 @@ fn report(item: &str, state: &str, boot: u32, message: &str) -> Option<GuestRepo
     Some(GuestReport { sequence: 9, boot, item: item.into(), state: state.into(), code: 0, message: message.into() })
 }
 
-/// The Machine of a Node whose condition Ready is such since that second, in the words of core.
+/// The Machine of a Node whose condition Ready has had this status since that second, with the message that core writes.
 fn with_node(status: &str, reason: &str, words: &str, since: i64) -> Machine {
     let mut machine = machine_of_core(true, Some("win-1"));
     let message = if words.is_empty() { String::new() } else { format!("* Node.Ready: {words}") };
@@ -38,7 +38,7 @@ impl World {
         self.pass();
     }
 
-    /// Seconds after which it checks again.
+    /// Seconds until the next pass.
     fn next(&self) -> Option<u64> {
         self.look.map(|look| look.as_secs())
     }
@@ -85,7 +85,7 @@ fn a_deadline_shorter_than_that_is_the_limit_of_silence() {
     );
 }
 
-/// What is seen → what the condition says: the guest's words, seconds until then, reason, rule.
+/// Observation → condition: the guest's report, seconds since then, reason, rule.
 #[test]
 fn what_a_guest_that_is_still_expected_is_told_of() {
     let table = [
@@ -129,7 +129,7 @@ fn words_and_their_cause_are_written_together_and_go_together() {
     assert_eq!(w.joined().message, "the VM runs; its Node has not appeared yet");
 }
 
-/// Ready of the Node → what NodeJoined adds: status, reason of core, the kubelet's words, rule.
+/// Ready of the Node → addition to NodeJoined: status, core's reason, the kubelet's message, rule.
 #[test]
 fn a_node_that_is_not_ready_has_joined_and_its_machine_says_why() {
     let table = [
@@ -190,8 +190,8 @@ fn any_node() -> impl Strategy<Value = Option<(&'static str, &'static str)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// While nothing happens, the status stays as it is until the moment for which the pass asked: nothing is written again and
-    /// again, and no finding is missed because nothing triggered a pass.
+    /// Without new events, the status stays unchanged until the time for which the pass requested a requeue: nothing is written repeatedly,
+    /// and no finding is missed because nothing triggered a pass.
     #[test]
     fn a_status_holds_until_the_next_look(
         steps in prop::collection::vec((0..2_000i64, any_report(), any_node()), 1..8),
@@ -202,7 +202,7 @@ proptest! {
             w.now += wait;
             w.vm.as_mut().unwrap().report = said;
             w.owner = node.map_or_else(|| machine_of_core(true, None), |(status, words)| with_node(status, "NodeNotReady", words, w.now - 30));
-            // The seed may go first: then the next pass reports.
+            // The seed may be detached first: then the next pass reports.
             w.pass();
             w.pass();
             let (told, start) = (w.object.as_ref().unwrap().status.clone(), w.now);

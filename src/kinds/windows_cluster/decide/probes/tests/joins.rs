@@ -1,4 +1,4 @@
-//! Nodes that join while connections fail, pods are evicted and settings change, at random: a node passes only by what it has really reached.
+//! Nodes join while connections fail, pods are evicted and settings change at random: a node passes only after real connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use crate::kinds::windows_cluster::decide::probes::tests::*;
 
 const NODES: usize = 10;
 
-/// What a kubelet, the API server or a person does next on one of the nodes.
+/// A random event on one of the nodes, caused by a kubelet, the API server or a person.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The pod there makes its next connection.
+    /// The pod on the Windows node makes its next connection.
     Connects(bool),
-    /// It answers from now on, or does not.
+    /// The pod on the Windows node answers from now on, or does not.
     Answers(bool),
     /// The pod on a Linux node makes one of its connections.
     ConnectsBack(usize, bool),
-    /// The pod there is evicted.
+    /// The pod on the Windows node is evicted.
     Evicted,
-    /// A pod that is being removed is gone.
+    /// A pod that is being removed disappears.
     Gone,
-    /// Other settings are asked for.
+    /// Other settings are requested.
     Settings(u8),
     Cordoned(bool),
 }
@@ -40,7 +40,7 @@ fn event() -> impl Strategy<Value = (usize, Event)> {
     (0..NODES, event)
 }
 
-/// A pod, with what it has really done.
+/// A pod, with the connections that it has really made.
 #[derive(Default)]
 struct Truth {
     reached: BTreeSet<String>,
@@ -125,14 +125,14 @@ impl Cluster {
         }
     }
 
-    /// What is being removed is gone, and Services with their pods.
+    /// Deletes the objects that are being removed, and Services with their pods.
     fn goes(&mut self) {
         self.objects.retain(|_, object| !is_leaving(object));
         let there: BTreeSet<String> = self.objects.values().map(|object| text(object, "/metadata/uid").to_owned()).collect();
         self.objects.retain(|(kind, _), object| kind == "Pod" || there.contains(text(object, "/metadata/ownerReferences/0/uid")));
     }
 
-    /// One look, and what follows from it.
+    /// One pass, and its effects.
     fn look(&mut self) {
         let live: Vec<Value> = self.objects.values().cloned().collect();
         let tainted: Vec<String> = self.tainted.iter().cloned().collect();
@@ -155,7 +155,7 @@ impl Cluster {
                 object["spec"]["ports"][0]["nodePort"] = json!(30_000 + self.made);
             }
             let key = (text(&object, "/kind").to_owned(), text(&object, "/metadata/name").to_owned());
-            // The API server keeps one that is there.
+            // The API server keeps an existing Service.
             if !self.objects.contains_key(&key) {
                 self.truths.insert(uid, Truth::default());
                 self.objects.insert(key, object);
@@ -211,7 +211,7 @@ proptest! {
             cluster.happens(at, &event);
             cluster.look();
         }
-        // From now on everything works.
+        // From now on, everything works.
         for _ in 0..20 {
             for at in 0..NODES {
                 let connections = std::iter::repeat_n(Event::Connects(true), 5);
