@@ -1,4 +1,4 @@
-//! A cut before, and a lost reply after, every single request of a life: one VM, then none, and nothing is left over.
+//! A cut before, and a lost reply after, every single request of a life: one VM, then none, and no leftovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::hypervisor::wire::{Fate, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{Observed, Power, Seeded, StopMode};
 
-/// Gives one request a fate; the second value counts all.
+/// Creates a hook that gives one request a fate; the second value counts all requests.
 fn cut(number: u64, fate: Fate) -> (WireHook, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let seen = count.clone();
@@ -32,7 +32,7 @@ impl Stage {
         }
     }
 
-    /// Steps until it is done, or until the first error.
+    /// Steps until the stage is done, or until the first error.
     async fn until_cut(self, machine: &Machine, driver: &dyn Driver) {
         for _ in 0..MANY {
             match self.step(machine, driver).await {
@@ -71,7 +71,7 @@ pub(super) async fn any_request_may_be_lost(endpoint: &dyn TestEndpoint) {
                 }
                 let (hook, count) = cut(number, fate);
                 stage.until_cut(&machine, &*endpoint.wired(hook)).await;
-                // Another process goes on.
+                // Another process continues.
                 stage.to_the_end(&machine, &*whole).await;
                 let place = format!("{stage:?}, {fate:?} at request {number}");
                 match stage {

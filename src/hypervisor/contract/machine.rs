@@ -1,4 +1,4 @@
-//! A machine that asserts, and the requests that are made for it.
+//! A machine with assertions, and the recorded requests of its driver.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::hypervisor::wire::{Fate, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{MachineKey, Observed, Present, SeedKind, StopMode, VmSpec};
 
-/// The requests of a driver, by name, as they leave.
+/// The names of a driver's requests, in the order of sending.
 #[derive(Clone, Default)]
 pub struct Requests(Arc<Mutex<Vec<&'static str>>>);
 
 impl Requests {
-    /// A driver whose requests are noted.
+    /// A driver whose requests are recorded.
     pub fn of(endpoint: &dyn TestEndpoint) -> (Arc<dyn Driver>, Self) {
         let requests = Self::default();
         (endpoint.wired(requests.hook()), requests)
     }
 
-    /// What notes each request of a wire.
+    /// The hook that records each request of a wire.
     pub fn hook(&self) -> WireHook {
         let noted = self.clone();
         Arc::new(move |request| {
@@ -33,17 +33,17 @@ impl Requests {
         })
     }
 
-    /// Those since the last time.
+    /// Takes the requests since the last call.
     pub fn take(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.0.lock())
     }
 }
 
-/// Most calls until something is done.
+/// The most calls until an operation is done.
 pub const MANY: usize = 200;
 
 impl Machine {
-    /// A machine as that endpoint can make it.
+    /// A machine that the endpoint can create.
     pub fn at(endpoint: &dyn TestEndpoint, name: &str) -> Self {
         let mut machine = Self::new(name, endpoint.spec());
         machine.seed = super::seed::seed(endpoint.seed_kind());
@@ -55,7 +55,7 @@ impl Machine {
         Self::of(key, spec, super::seed::seed(SeedKind::Drive))
     }
 
-    /// As if an earlier pass had stored it.
+    /// Replaces the journal, as if an earlier pass had stored it.
     pub fn store<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) {
         *self.lock() = values.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     }
@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    /// Advances until done, at most `limit` times; true if it was done.
+    /// Advances until done, at most `limit` times; returns whether it was done.
     pub async fn create(&self, driver: &dyn Driver, limit: usize) -> bool {
         for _ in 0..limit {
             match self.advance(driver).await {
@@ -93,7 +93,7 @@ impl Machine {
     }
 }
 
-/// What the controller does between two passes.
+/// Waits between two passes as the controller does.
 pub async fn go_on(step: Result<DriverStep, DriverError>) {
     match pause(step) {
         Ok(after) if after.is_zero() => {}

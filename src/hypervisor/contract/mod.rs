@@ -22,38 +22,38 @@ use crate::api::name::{HostName, VmUuid};
 use crate::bootstrap::delivery::SeedImage;
 use crate::vm::{Journal, MacAddress, MachineKey, Nic, Observed, Power, SeedKind, StopMode, Thing, VmSpec};
 
-/// An endpoint for tests, with the manipulations that only the driver's own tests can do.
+/// An endpoint for tests, with manipulations for the driver's own tests only.
 #[async_trait]
 pub trait TestEndpoint: Send + Sync {
-    /// A new connection to the same endpoint, like that of another process.
+    /// A new connection to the same endpoint, as from another process.
     fn driver(&self) -> Arc<dyn Driver>;
-    /// The same, with a hook that decides the fate of each request.
+    /// A new connection with a hook that decides the fate of each request.
     fn wired(&self, hook: WireHook) -> Arc<dyn Driver>;
-    /// The same endpoint behind a broken network.
+    /// A connection to the same endpoint over a broken network.
     fn unreachable(&self) -> Arc<dyn Driver>;
-    /// The same endpoint with room for exactly two machines of [`TestEndpoint::spec`], if it refuses others by itself.
+    /// The same endpoint with room for exactly two machines of [`TestEndpoint::spec`], if the endpoint itself refuses more.
     fn small(&self) -> Option<Arc<dyn Driver>>;
     /// The machine that the tests create.
     fn spec(&self) -> VmSpec;
-    /// How its machines get their seeds.
+    /// How the machines get their seeds.
     fn seed_kind(&self) -> SeedKind {
         SeedKind::Drive
     }
-    /// Whether anything is made beside a VM, so that it may be left.
+    /// Whether the driver creates anything beside a VM, which may be left over.
     fn has_parts(&self) -> bool {
         true
     }
-    /// Puts a foreign VM where that of `key` would be.
+    /// Creates a foreign VM in the place of `key`'s VM.
     async fn occupy(&self, key: &MachineKey);
-    /// Makes what is left if the process is killed during a create call.
+    /// Creates the leftovers of a process that was killed during a create call.
     async fn half_made(&self, key: &MachineKey);
-    /// Makes what is left if the process is killed during a remove call.
+    /// Creates the leftovers of a process that was killed during a remove call.
     async fn half_removed(&self, key: &MachineKey);
-    /// What the guest finds.
+    /// The seed that the guest finds.
     async fn seed(&self, key: &MachineKey) -> Option<SeedImage>;
-    /// Removes the VM behind the driver's back.
+    /// Removes the VM without the driver.
     async fn remove_behind_its_back(&self, key: &MachineKey);
-    /// The number of machines of which there is anything at the endpoint, foreign ones included, as an independent reader sees it.
+    /// The number of machines with any trace at the endpoint, foreign machines included, as counted by an independent reader.
     async fn count(&self) -> usize;
 }
 
@@ -80,7 +80,7 @@ pub fn spec() -> VmSpec {
     }
 }
 
-/// Every behaviour, each at its own endpoint.
+/// Tests every behaviour, each at its own endpoint.
 pub async fn all<B: TestEndpoint>(endpoint: impl Fn() -> B) {
     creates_and_deletes(&endpoint()).await;
     creating_again_changes_nothing(&endpoint()).await;
@@ -109,7 +109,7 @@ pub async fn all<B: TestEndpoint>(endpoint: impl Fn() -> B) {
     it_says_who_it_is(&endpoint()).await;
 }
 
-/// A life for every request that may be lost: the longest part.
+/// Runs a life for every request that may be lost: the longest part.
 pub async fn any_request_may_be_lost<B: TestEndpoint>(endpoint: impl Fn() -> B) {
     cuts::any_request_may_be_lost(&endpoint()).await;
 }
@@ -336,7 +336,7 @@ async fn a_vm_that_vanished_is_absent(endpoint: &dyn TestEndpoint) {
     assert_eq!(endpoint.count().await, 0);
 }
 
-/// A guest that does not obey is switched off.
+/// A guest that ignores the shutdown is switched off.
 async fn a_hard_stop_ends_a_graceful_one(endpoint: &dyn TestEndpoint) {
     let (driver, machine) = (endpoint.driver(), machine(endpoint, "hard"));
     assert!(machine.create(&*driver, MANY).await);

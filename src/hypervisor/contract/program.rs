@@ -1,10 +1,10 @@
-//! Programs that `e2e/tools/build.sh` makes for the tests of drivers.
+//! Programs that `e2e/tools/build.sh` builds for the tests of drivers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The program of that name that belongs to this checkout; `None`, and why, if it is not there. In CI it must be.
+/// The program of that name for this checkout; `None`, with the reason, if it is missing. In CI a missing program is an error.
 #[allow(clippy::disallowed_methods, reason = "whether CI runs the test")]
 pub fn program(name: &str) -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/tools/build.sh");
@@ -19,7 +19,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Looks until something a real program does is done.
+/// Polls until a real program has done its work.
 pub async fn until(what: &str, mut is_done: impl FnMut() -> bool) {
     let look = || std::future::ready(is_done().then_some(()));
     capw_patience::wait_for(what, Duration::from_secs(120), look).await;

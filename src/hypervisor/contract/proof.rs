@@ -1,4 +1,4 @@
-//! What users run on an endpoint of theirs passes at those of the tests, too.
+//! The user's proof of an endpoint also passes at the endpoints of the tests.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::TestEndpoint;
 use crate::hypervisor::prove::{Bench, CASES, Ledger, Verdict, prove};
 
-/// All cases of the proof pass, and nothing is left.
+/// Asserts that all cases of the proof pass and leave nothing.
 pub async fn is_proven(endpoint: &dyn TestEndpoint) {
     let (run, ledger, stop) = ("k3x9d0aa".parse().unwrap(), Ledger::default(), CancellationToken::new());
     let connect = || Ok(endpoint.driver());

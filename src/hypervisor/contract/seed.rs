@@ -53,7 +53,7 @@ pub(super) async fn a_new_config_drive_replaces_an_unread_one(endpoint: &dyn Tes
     assert!(endpoint.seed(&new.key).await == given);
 }
 
-/// A driver that cannot detach a seed says why; one that can leaves the machine as it was.
+/// A driver that cannot detach a seed returns the reason; a driver that can leaves the rest of the machine unchanged.
 pub(super) async fn a_seed_that_was_read_goes_and_stays_away(endpoint: &dyn TestEndpoint) {
     let (driver, machine) = (endpoint.driver(), Machine::at(endpoint, "read"));
     assert!(machine.create(&*driver, MANY).await);

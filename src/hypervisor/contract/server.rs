@@ -1,4 +1,4 @@
-//! A server for tests that answers each request as a script says.
+//! A test server that answers each request from a script.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::authority::Authority;
 
-/// What a server was sent.
+/// A request to the server.
 pub struct Request {
     /// `METHOD /path`.
     pub line: String,
     pub body: String,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub enum Answer {
     /// The rest of the first line (`200 OK`) with more header lines, and the body.
     Whole { head: String, body: String },
@@ -30,7 +30,7 @@ pub enum Answer {
 
 pub type Answers = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
 
-/// The address of a server with a certificate of that authority.
+/// Starts a server with a certificate of that authority; returns its address.
 pub async fn serve(authority: &Authority, answers: Answers) -> String {
     let identity = authority.issue("server", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
     let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();

@@ -1,4 +1,4 @@
-//! The cases: what every driver does, as far as the endpoint can show it by itself.
+//! The cases: the behaviour of every driver, as far as the endpoint alone can show it.
 
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
@@ -9,12 +9,12 @@ use super::trial::{Ended, Trial, failed, first_seed, steady};
 use crate::hypervisor::{DriverError, DriverStep, Row};
 use crate::vm::{Journal, Observed, SeedKind, Seeded, StopMode, Thing};
 
-/// What a case does; its words are for the report.
+/// The function of a case; its text is for the report.
 pub(super) type Body = for<'a> fn(&'a Trial<'a>) -> LocalBoxFuture<'a, Result<String, Ended>>;
 
 type Ending = Result<String, Ended>;
 
-/// All of them, in this order.
+/// All cases, in their order.
 pub const CASES: [Case; 13] = [
     first("login, identity and rights", "20", |trial| login(trial).boxed_local()),
     first("what the machine asks for is there", "16", |trial| asked_for(trial).boxed_local()),
@@ -100,7 +100,7 @@ async fn made_again(trial: &Trial<'_>) -> Ending {
             return failed(format!("making what is made did something: {step:?}"));
         }
     }
-    // What was observed may be old: the driver checks again before it acts.
+    // The observation may be old: the driver checks again before it acts.
     let (none, absent) = (Journal::new(), Observed::Absent);
     trial.ask(|| driver.advance(&machine.key, &machine.spec, &machine.seed, &none, &absent)).await?;
     let after = steady(&trial.is_on(&machine, &*driver).await?);
@@ -167,7 +167,7 @@ async fn four(trial: &Trial<'_>) -> Ending {
     let workers = [trial.connect()?, trial.connect()?, trial.connect()?, trial.connect()?];
     let [driver, ..] = &workers;
     let machine = trial.machine(&**driver);
-    // All of them end, also those that others disturb.
+    // All workers end, also those that others disturb.
     join_all(workers.iter().map(|worker| trial.make(&machine, &**worker))).await.into_iter().collect::<Result<(), Ended>>()?;
     trial.is_on(&machine, &**driver).await?;
     trial.is_listed(&machine, &**driver, 1).await?;
@@ -226,7 +226,7 @@ async fn no_image(trial: &Trial<'_>) -> Ending {
     Ok(String::new())
 }
 
-/// With each kind of data that the driver can give. That it is the machine's very bytes only a guest could say.
+/// Gives a machine each kind of data that the driver supports. Only a guest could prove that it gets the machine's very bytes.
 async fn data(trial: &Trial<'_>) -> Ending {
     let driver = trial.connect()?;
     let mut words = Vec::new();

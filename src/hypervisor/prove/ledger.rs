@@ -1,4 +1,4 @@
-//! What a run has made and not yet removed, and its removal.
+//! The machines that a run has created and not yet removed, and their removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::hypervisor::machine::{Machine, pause};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
 use crate::vm::{MachineKey, Observed, StopMode};
 
-/// Between two tries.
+/// The pause between two tries.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// The machines of which something may be at an endpoint.
+/// The machines that may have left something at an endpoint.
 #[derive(Default)]
 pub struct Ledger(Mutex<Vec<Arc<Machine>>>);
 
 impl Ledger {
-    /// Before anything of it is made.
+    /// Records a machine, before any part of it is created.
     pub fn note(&self, machine: &Arc<Machine>) {
         let mut all = self.0.lock();
         all.retain(|known| known.key != machine.key);
@@ -40,7 +40,7 @@ impl Ledger {
     }
 }
 
-/// Removes what the ledger names, by a connection of its own, however often that fails; `Some` says what is left, and why.
+/// Removes the machines of the ledger through a separate connection, and retries failures; `Some` names the leftovers and the reason.
 pub(super) async fn clean(bench: &Bench<'_>) -> Option<String> {
     if bench.ledger.all().is_empty() {
         return None;
@@ -51,7 +51,7 @@ pub(super) async fn clean(bench: &Bench<'_>) -> Option<String> {
             Ok(()) => return None,
             Err(error) => error,
         };
-        // What is in doubt is left alone.
+        // A VM in doubt is left alone.
         if matches!(why, DriverError::Conflict(_)) || Instant::now() >= until {
             return Some(format!("{}: {why}", left(&bench.ledger.keys())));
         }
@@ -60,7 +60,7 @@ pub(super) async fn clean(bench: &Bench<'_>) -> Option<String> {
     }
 }
 
-/// Removes all that a run of that name can have made, also if another process was it.
+/// Removes all VMs that a run of that name can have created, also in another process.
 pub async fn remove(bench: &Bench<'_>) -> Option<String> {
     for key in bench.run.keys(CASES.len()) {
         bench.ledger.note(&Arc::new(bench.machine(key)));
@@ -68,7 +68,7 @@ pub async fn remove(bench: &Bench<'_>) -> Option<String> {
     clean(bench).await
 }
 
-/// What is said of VMs of which something may be there.
+/// The message about VMs that may be left.
 pub fn left(keys: &[MachineKey]) -> String {
     if keys.is_empty() {
         return "nothing is left".into();
@@ -77,7 +77,7 @@ pub fn left(keys: &[MachineKey]) -> String {
     format!("may be left: {}", names.join(", "))
 }
 
-/// A name that a line has room for.
+/// A name that is short enough for a line.
 fn short(name: &str) -> String {
     match name.char_indices().nth(40) {
         Some((at, _)) => format!("{}…", name.get(..at).unwrap_or(name)),
@@ -109,7 +109,7 @@ async fn retire(driver: &dyn Driver, machine: &Machine, until: Instant) -> Resul
         if step == Ok(DriverStep::Done) && machine.look(driver).await? == Observed::Absent {
             return driver.confirm_absence(&machine.key).await;
         }
-        // A failure, and "done" of what is there still, may be the answer for a while.
+        // A failure, or "done" for an existing VM, may be a temporary answer.
         let is_progress = !matches!(step, Err(_) | Ok(DriverStep::Done));
         let after = pause(step)?;
         sleep(if is_progress { after } else { after.max(AGAIN) }).await;

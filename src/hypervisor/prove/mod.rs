@@ -1,5 +1,5 @@
-//! Proves a driver at an endpoint of the user's: the part of its contract that needs nothing but [`Driver`], with VMs that are made for it
-//! and removed, whatever happens. Nothing without the mark of the run is touched.
+//! Proves a driver at a user's endpoint: the part of its contract that needs only [`Driver`], with VMs that are created for it
+//! and always removed. Nothing without the mark of the run is touched.
 
 mod cases;
 mod ledger;
@@ -25,24 +25,24 @@ use super::{Driver, DriverError, Endpoint};
 use crate::bootstrap::delivery::{config_drive, guest_info};
 use crate::vm::{MachineKey, Seed, SeedKind, VmSpec};
 
-/// Makes a connection to the endpoint, like that of another process.
+/// Opens a connection to the endpoint, as another process would.
 pub type Connect<'a> = dyn Fn() -> Result<Arc<dyn Driver>, DriverError> + 'a;
 
-/// What a run needs.
+/// The parameters of a run.
 pub struct Bench<'a> {
     pub run: &'a Run,
     pub connect: &'a Connect<'a>,
-    /// The VMs that are made.
+    /// The spec of the VMs that are created.
     pub spec: VmSpec,
-    /// The time that each case has, and the removal of what it has made.
+    /// The time limit of each case, and of the removal of its VMs.
     pub limit: Duration,
-    /// What must be removed.
+    /// The machines that must be removed.
     pub ledger: &'a Ledger,
-    /// Ends the case that runs at its next step; what it has made is removed.
+    /// Ends the running case at its next step; its VMs are removed.
     pub stop: &'a CancellationToken,
-    /// Gets lines for people.
+    /// Gets progress lines for people.
     pub progress: &'a dyn Fn(&str),
-    /// What the endpoint said of itself.
+    /// The endpoint's description of itself.
     pub endpoint: OnceLock<Endpoint>,
 }
 
@@ -65,23 +65,23 @@ fn seed(kind: SeedKind) -> Seed {
     }
 }
 
-/// One behaviour.
+/// One behaviour of a driver.
 pub struct Case {
-    /// What the driver does, in plain words.
+    /// The behaviour, in plain words.
     pub name: &'static str,
-    /// Its rows in docs/hypervisors/proof.md.
+    /// The case's rows in docs/hypervisors/proof.md.
     pub rows: &'static str,
     /// Whether the other cases make no sense if this one fails.
     is_first: bool,
     run: cases::Body,
 }
 
-/// How a case has ended.
+/// The end of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
     Failed,
-    /// The driver, or this endpoint, does not have it.
+    /// The driver, or this endpoint, lacks the behaviour.
     DoesNotApply,
     NotRun,
 }
@@ -97,14 +97,14 @@ impl Verdict {
     }
 }
 
-/// What became of one case.
+/// The result of one case.
 pub struct Outcome {
     pub case: &'static Case,
     pub verdict: Verdict,
     pub took: Duration,
-    /// What was found, or why it failed.
+    /// The finding, or the reason of the failure.
     pub words: String,
-    /// Something of it may be there still.
+    /// Something of the case may be left.
     pub is_left: bool,
 }
 
@@ -113,7 +113,7 @@ impl Outcome {
         Self { case, verdict: Verdict::NotRun, took: Duration::ZERO, words: why.to_owned(), is_left: false }
     }
 
-    /// Of a case that has ended, after what it had made was removed, or not.
+    /// The outcome of a case that has ended, after the removal of its VMs succeeded or failed.
     fn of(case: &'static Case, ended: Result<String, Ended>, took: Duration, left: Option<String>) -> Self {
         let (verdict, words) = match ended {
             Ok(words) => (Verdict::Passed, words),
@@ -130,7 +130,7 @@ impl Outcome {
         }
     }
 
-    /// How long it took, and its words.
+    /// The duration and the text of the outcome.
     pub fn told(&self) -> String {
         let seconds = self.took.as_secs();
         if self.words.is_empty() { format!("{seconds} s") } else { format!("{seconds} s, {}", self.words) }
@@ -143,7 +143,7 @@ impl Outcome {
 
 const STOPPED: &str = "stopped before its end";
 
-/// Runs all cases one after the other, and removes after each what it has made.
+/// Runs all cases one after the other, and removes the VMs of each case after it.
 pub async fn prove(bench: &Bench<'_>) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for (index, case) in CASES.iter().enumerate() {
@@ -163,7 +163,7 @@ pub async fn prove(bench: &Bench<'_>) -> Vec<Outcome> {
     outcomes
 }
 
-/// Why the next case is not begun.
+/// Why the next case is not started.
 fn obstacle(outcomes: &[Outcome], is_stopped: bool) -> Option<String> {
     if is_stopped {
         return Some("stopped".into());

@@ -1,4 +1,4 @@
-//! What people keep of a run: Markdown, with what was proven on what.
+//! The report of a run for people: Markdown, with the proven behaviour of each hypervisor.
 
 use std::fmt::Write;
 
@@ -8,22 +8,22 @@ use super::Outcome;
 use super::run::Run;
 use crate::hypervisor::Endpoint;
 
-/// What is said of a whole run.
+/// The facts about a whole run.
 pub struct About<'a> {
     pub run: &'a Run,
-    /// Of CAPW, with its commit.
+    /// The version of CAPW, with its commit.
     pub version: String,
     pub now: Timestamp,
 }
 
-/// What was proven with one machine.
+/// The results with one machine.
 pub struct Section {
     /// `<namespace>/<name>` or the name of the WindowsHypervisor.
     pub hypervisor: String,
     pub driver: &'static str,
-    /// What it says of itself; `None`: it was not asked, or did not answer.
+    /// The endpoint's description of itself; `None`: it was not requested, or the endpoint did not answer.
     pub endpoint: Option<Endpoint>,
-    /// Kind and name of the object that asks for it, and its image.
+    /// The kind and name of the object that requests the machine. The next field is its image.
     pub machine: String,
     pub image: String,
     pub outcomes: Vec<Outcome>,
@@ -49,7 +49,7 @@ pub fn markdown(about: &About<'_>, sections: &[Section]) -> String {
         let endpoint = section.endpoint.as_ref();
         let (version, id) = endpoint.map_or(("not known", "not known"), |endpoint| (endpoint.version.as_str(), endpoint.id.as_str()));
         let Section { hypervisor, driver, machine, image, .. } = section;
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(
             text,
             "\n## {hypervisor}, {machine}\n\n- Driver: {driver}\n- Hypervisor: {version}\n- Identity: {id}\n- Image: {image}\n\n\

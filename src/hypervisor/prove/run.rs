@@ -1,4 +1,4 @@
-//! The name of a run, from which those of its VMs follow: what a run has left can be found by it.
+//! The name of a run, which determines the names of its VMs: the leftovers of a run can be found by it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,18 +6,18 @@ use std::str::FromStr;
 use crate::api::name::VmUuid;
 use crate::vm::MachineKey;
 
-/// Characters of a run's name.
+/// The length of a run's name, in characters.
 pub const LENGTH: usize = 8;
 /// The longest name that a WindowsMachine may have.
 const LONGEST: usize = 253;
-/// Namespace of the Clusters that the VMs are marked with; there is no such Cluster.
+/// The namespace in the marks of the VMs' Clusters; no such Cluster exists.
 const NAMESPACE: &str = "capw-prove";
 
-/// One run. Its name is in the names and marks of all of its VMs.
+/// One run. Its name is in the names and marks of all its VMs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run(String);
 
-/// Two machines of one name, which are in two clusters.
+/// Two machines with one name in two clusters.
 #[derive(Clone, Copy, Debug)]
 pub enum Twin {
     One,
@@ -56,17 +56,17 @@ impl Run {
         self.named(id, &cluster, format!("{:x<LONGEST$}", format!("prove-{self}-")))
     }
 
-    /// The same machine in a cluster that it is not in.
+    /// The same machine with another cluster in its key.
     pub fn elsewhere(&self, key: &MachineKey) -> MachineKey {
         MachineKey { cluster: self.other_cluster(), ..key.clone() }
     }
 
-    /// The machines of so many cases.
+    /// The machines of that many cases.
     pub fn keys(&self, cases: usize) -> Vec<MachineKey> {
         (1..=cases).map(|number| self.key(number)).chain([Twin::One, Twin::Other].map(|twin| self.twin(twin))).collect()
     }
 
-    /// Whether a VM with this mark was made by this run.
+    /// Whether this run created the VM with this mark.
     pub fn has_made(&self, key: &MachineKey) -> bool {
         [self.cluster(), self.other_cluster()].contains(&key.cluster)
     }
@@ -76,7 +76,7 @@ impl Run {
         format!("{NAMESPACE}/{self}")
     }
 
-    /// How a person gets rid of what is left.
+    /// How a person removes the leftovers.
     pub fn remedy(&self) -> String {
         format!("`capw hypervisor prove -f FILE --remove {self}` removes what is left")
     }

@@ -1,4 +1,4 @@
-//! What a case works with: connections, machines, and passes until something is so. It ends between two calls, never in one.
+//! The tools of a case: connections, machines, and passes until a condition holds. A case ends between two calls, never in one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::hypervisor::machine::{Machine, pause};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Endpoint, Leftover, Listing, Wanted};
 use crate::vm::{MachineKey, Observed, Power, Present, SeedKind, Seeded, StopMode, VmSpec};
 
-/// Between two looks, and after a failure that should pass.
+/// The pause between two checks, and after a temporary failure.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A listing may come so late after what it shows.
+/// The longest delay of a listing behind the state.
 const LAG: Duration = Duration::from_secs(60);
 
-/// Why a case ended before its end.
+/// Why a case ended early.
 pub enum Ended {
     Failed(String),
     DoesNotApply(String),
@@ -31,7 +31,7 @@ impl From<DriverError> for Ended {
     }
 }
 
-/// The end of a case that found something else than it should.
+/// The end of a case with an unexpected finding.
 pub fn failed<T>(text: impl Into<String>) -> Result<T, Ended> {
     Err(Ended::Failed(text.into()))
 }
@@ -41,7 +41,7 @@ pub struct Trial<'a> {
     bench: &'a Bench<'a>,
     number: usize,
     until: Instant,
-    /// The last failure that should have passed.
+    /// The last temporary failure.
     trouble: Mutex<Option<String>>,
 }
 
@@ -63,28 +63,28 @@ impl<'a> Trial<'a> {
         Ok((self.bench.connect)()?)
     }
 
-    /// The endpoint has said this of itself.
+    /// Records the endpoint's description of itself.
     pub fn describes(&self, endpoint: Endpoint) {
         // The first description stays.
         let _ = self.bench.endpoint.set(endpoint);
     }
 
-    /// The machine of this case, of which nothing is known yet.
+    /// The machine of this case, before anything of it exists.
     pub fn machine(&self, driver: &dyn Driver) -> Arc<Machine> {
         self.seeded(first_seed(driver))
     }
 
-    /// The same, with a seed of that kind.
+    /// The machine of this case, with a seed of that kind.
     pub fn seeded(&self, kind: SeedKind) -> Arc<Machine> {
         self.noted(self.run().key(self.number), self.spec().clone(), kind)
     }
 
-    /// The same, of another image.
+    /// The machine of this case, with another image.
     pub fn of_image(&self, driver: &dyn Driver, image: String) -> Arc<Machine> {
         self.noted(self.run().key(self.number), VmSpec { image, ..self.spec().clone() }, first_seed(driver))
     }
 
-    /// One of two machines of the same long name.
+    /// One of two machines with the same long name.
     pub fn twin(&self, driver: &dyn Driver, twin: Twin) -> Arc<Machine> {
         self.noted(self.run().twin(twin), self.spec().clone(), first_seed(driver))
     }
@@ -95,7 +95,7 @@ impl<'a> Trial<'a> {
         machine
     }
 
-    /// Asks until the answer is no failure that should pass.
+    /// Repeats a call until its answer is not a temporary failure.
     pub async fn answer<T, F: Future<Output = Result<T, DriverError>>>(&self, ask: impl Fn() -> F) -> Result<Result<T, DriverError>, Ended> {
         loop {
             self.may_go_on()?;
@@ -111,12 +111,12 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The same, where any other failure is one of the case.
+    /// Repeats a call as [`Self::answer`] does; any other failure fails the case.
     pub async fn ask<T, F: Future<Output = Result<T, DriverError>>>(&self, ask: impl Fn() -> F) -> Result<T, Ended> {
         Ok(self.answer(ask).await??)
     }
 
-    /// Makes passes until one finds nothing to do (`true`), or until so many have done something.
+    /// Makes passes until a pass finds nothing to do (`true`), or until `most` passes have changed something.
     pub async fn steps<F: Future<Output = Result<DriverStep, DriverError>>>(&self, most: usize, pass: impl Fn() -> F) -> Result<bool, Ended> {
         let mut steps = 0;
         while steps < most {
@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
         self.steps(usize::MAX, || machine.advance(driver)).await.map(drop)
     }
 
-    /// Without a word to its guest, and proven by another look.
+    /// Removes the machine without a guest shutdown, and proves its absence by another observation.
     pub async fn remove(&self, machine: &Machine, driver: &dyn Driver) -> Result<(), Ended> {
         self.steps(usize::MAX, || machine.retire(driver, StopMode::Hard)).await?;
         self.is_absent(machine, driver).await
@@ -146,7 +146,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The VM, which must be on.
+    /// Returns the VM, which must be on.
     pub async fn is_on(&self, machine: &Machine, driver: &dyn Driver) -> Result<Present, Ended> {
         match self.ask(|| machine.look(driver)).await? {
             Observed::Present(vm) if vm.vm && vm.power == Power::On => Ok(vm),
@@ -159,7 +159,7 @@ impl<'a> Trial<'a> {
         self.ask(|| driver.list(&wanted)).await
     }
 
-    /// The machine is listed so many times, and nothing else of it.
+    /// Checks that the listing has the machine that many times, and no leftovers of it.
     pub async fn is_listed(&self, machine: &Machine, driver: &dyn Driver, times: usize) -> Result<(), Ended> {
         let until = Instant::now() + LAG;
         loop {
@@ -190,14 +190,14 @@ impl<'a> Trial<'a> {
         failed(format!("it takes longer than {} s{trouble}. --timeout gives it more", self.bench.limit.as_secs()))
     }
 
-    /// A failure that should pass: it is said, and waited for.
+    /// Reports a temporary failure and waits.
     async fn trouble(&self, text: String, after: Duration) {
         self.bench.say(&format!("  again: {text}"));
         *self.trouble.lock() = Some(text);
         self.rest(after.max(AGAIN)).await;
     }
 
-    /// Until that time, or until the case has to end.
+    /// Waits for that time, or until the case has to end.
     pub async fn rest(&self, after: Duration) {
         tokio::select! {
             () = sleep(after) => {}
@@ -207,12 +207,12 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The kind of seed that machines get unless they ask for another one.
+/// The kind of seed that a machine gets unless it requests another kind.
 pub fn first_seed(driver: &dyn Driver) -> SeedKind {
     driver.caps().seeds.first().copied().unwrap_or(SeedKind::Drive)
 }
 
-/// With addresses of its own, as each WindowsMachine has.
+/// The spec with the machine's own addresses, as each WindowsMachine has them.
 fn spec_of(key: &MachineKey, mut spec: VmSpec) -> VmSpec {
     for (index, nic) in spec.nics.iter_mut().enumerate() {
         nic.mac = crate::vm::MacAddress::of(key.vm, index);
@@ -220,13 +220,13 @@ fn spec_of(key: &MachineKey, mut spec: VmSpec) -> VmSpec {
     spec
 }
 
-/// Whether this was part of that machine: what drivers make is named by the VM's UUID or its first digits.
+/// Whether the leftover belongs to that machine: drivers name their objects by the VM's UUID or its first digits.
 fn is_of(leftover: &Leftover, key: &MachineKey) -> bool {
     let id = key.vm.0.simple().to_string();
     leftover.what.contains(id.get(..8).unwrap_or(&id))
 }
 
-/// What was observed, in words.
+/// The observation as text.
 fn found(observed: &Observed) -> String {
     match observed {
         Observed::Absent => "there is nothing".into(),
@@ -239,7 +239,7 @@ fn found(observed: &Observed) -> String {
     }
 }
 
-/// What of a VM stays as it is while its guest runs.
+/// The properties of a VM that stay the same while its guest runs.
 pub fn steady(vm: &Present) -> (Power, Seeded, bool) {
     (vm.power, vm.seeded, vm.vm)
 }

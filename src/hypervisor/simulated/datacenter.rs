@@ -19,16 +19,16 @@ use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::{DriverError, DriverStep, Endpoint, Leftover, Listing, Row};
 use crate::vm::{MachineKey, Observed, Power, Present, Seed, Seeded, StopMode, Thing, VmSpec};
 
-/// Time between two looks at a guest that was switched off and is still running.
+/// The time between two checks of a guest that was switched off and is still running.
 const STOP_MILLISECONDS: i64 = 300;
-/// Longest name of a data centre's directory; a longer one ends in a hash.
+/// The longest name of a data centre's directory; a longer name ends in a hash.
 const NAME_LENGTH: usize = 120;
 
 pub(super) struct Datacenter {
     name: String,
     home: PathBuf,
     settings: Simulated,
-    /// Total CPUs and MiB.
+    /// The total CPUs and MiB.
     capacity: Option<(i64, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Datacenter {
         Ok(())
     }
 
-    /// In a hundred.
+    /// How many calls in a hundred fail.
     pub fn failing_calls(&self) -> i32 {
         self.settings.failing_calls.unwrap_or_default()
     }
@@ -81,7 +81,7 @@ impl Datacenter {
 
     pub fn observe(&self, key: &MachineKey, now: Timestamp) -> Result<Observed, DriverError> {
         let vm = self.vm(key.vm.0);
-        // Twice: a VM that appears between both reads must not be taken for leftovers.
+        // Two attempts: a VM that appears between both reads must not be treated as leftovers.
         for _ in 0..2 {
             let Some(record) = self.record(&vm)? else { continue };
             if record.mark != key.owner_mark() {
@@ -165,7 +165,7 @@ impl Datacenter {
                 Ok(DriverStep::Changed)
             }
             (Some(Power::Stopping), StopMode::Graceful) => Ok(record.map_or(DriverStep::Changed, |record| wait(now, record.stops_at()))),
-            // The guest's programs write to its disk until the last of them has exited.
+            // The guest's programs write to its disk until the last program has exited.
             (Some(Power::Off), _) if record.is_some_and(|record| record.guest == GuestKind::Wine) && runs(&vm) => {
                 Ok(wait(now, after(now, STOP_MILLISECONDS)))
             }
@@ -189,13 +189,13 @@ impl Datacenter {
         Ok(listing)
     }
 
-    /// Directories of VMs whose creation or removal was interrupted.
+    /// The directories of VMs whose creation or removal was interrupted.
     fn leftovers(&self) -> Result<Vec<Leftover>, DriverError> {
         let is_left = |path: &PathBuf| path.extension().is_some_and(|end| end == "new" || end == "gone");
         if !self.entries()?.iter().any(is_left) {
             return Ok(Vec::new());
         }
-        // Those that are in use go before their process gives back the lock.
+        // Directories in use disappear before their process releases the lock.
         let _lock = self.lock()?;
         let mut leftovers: Vec<Leftover> =
             self.entries()?.into_iter().filter(is_left).map(|path| Leftover { what: format!("directory {}", path.display()) }).collect();
@@ -211,7 +211,7 @@ impl Datacenter {
         let create_milliseconds = self.settings.delays.create_milliseconds;
         let record = Record { guest: self.settings.guest, ..Record::new(key, spec, faults, create_milliseconds, now) };
         let make = || {
-            // Leftovers of an earlier attempt or removal, whose process is gone: we hold the lock.
+            // Leftovers of an earlier attempt or removal, whose process has ended: this process holds the lock.
             for left in [&new, &self.gone_vm(key.vm.0), &vm] {
                 remove_all(&left.0)?;
             }
@@ -320,7 +320,7 @@ impl Datacenter {
         })
     }
 
-    /// All VMs, by one listing.
+    /// Lists all VMs with one read of the directory.
     fn vms(&self) -> Result<Vec<Home>, DriverError> {
         let is_vm = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| Uuid::try_parse(name).is_ok());
         Ok(self.entries()?.into_iter().filter(is_vm).map(Home).collect())

@@ -1,4 +1,4 @@
-//! Which VMs have which faults: by name, by list and by count.
+//! The faults of VMs: by name, by list and by count.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::record::replace;
 use crate::api::hypervisor::{Fault, SimulatedFault};
 
-/// What becomes of one call.
+/// The result of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Answered,
@@ -22,7 +22,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// `failing` of a hundred calls fail: this one, or not, as its number and the time decide.
+    /// The fate of call `number`: `failing` calls in a hundred fail, chosen by the number and the time.
     pub fn of(failing: i32, number: u64, now: Timestamp) -> Self {
         let mut hasher = DefaultHasher::new();
         (number, now.as_nanosecond()).hash(&mut hasher);
@@ -41,14 +41,14 @@ impl Fate {
 /// How often the create call fails for a VM with [`Fault::CreateFails`].
 pub const CREATE_FAILURES: u32 = 3;
 
-/// `faults.json`: counts that survive a restart of the operator. Read and written under the data centre's lock.
+/// `faults.json`: counts that survive a restart of the operator, read and written under the data centre's lock.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ledger {
     /// The VMs that have a counted fault, by `<names>=<fault>`.
     #[serde(rename = "hit")]
     affected: BTreeMap<String, Vec<Uuid>>,
-    /// Failed create calls.
+    /// The number of failed create calls, by VM.
     create_failures: BTreeMap<Uuid, u32>,
 }
 
@@ -87,7 +87,7 @@ impl Ledger {
         (faults, changed)
     }
 
-    /// Counts a create call; `Some(n)` if it must fail, for the n-th time.
+    /// Counts a create call; `Some(n)` if the call must fail, for the n-th time.
     pub fn create_fails(&mut self, vm: Uuid) -> Option<u32> {
         let failures = self.create_failures.entry(vm).or_default();
         if *failures >= CREATE_FAILURES {
@@ -107,7 +107,7 @@ fn named(name: &str) -> Vec<Fault> {
         .collect()
 }
 
-/// `*` stands for any text, everything else for itself.
+/// Whether the name matches the pattern: `*` stands for any text, every other character for itself.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };

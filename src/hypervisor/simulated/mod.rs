@@ -42,7 +42,7 @@ pub struct SimulatedDriver {
     datacenter: Arc<Datacenter>,
     clock: Clock,
     wire: Wire,
-    /// Calls so far.
+    /// The number of calls so far.
     calls: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! The files of a simulated VM: what they hold and how they are replaced atomically.
+//! The files of a simulated VM: their content and their atomic replacement.
 //!
 //! ```text
 //! <state>/<data centre>/lock            held during every change
@@ -26,7 +26,7 @@ use crate::vm::{GuestReport, MachineKey, Power, VmSpec};
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// [`MachineKey::owner_mark`] of its owner.
+    /// The [`MachineKey::owner_mark`] of the owner.
     pub mark: String,
     pub vm: Uuid,
     pub name: String,
@@ -37,15 +37,15 @@ pub struct Record {
     pub memory_mib: u64,
     pub exists_from: Timestamp,
     pub power: RecordedPower,
-    /// When `power` was written.
+    /// The time at which `power` was written.
     pub since: Timestamp,
-    /// How often it was switched on.
+    /// How often the VM was switched on.
     pub power_ons: u32,
-    /// From power on until the guest reads its seed.
+    /// The delay from power on until the guest reads its seed.
     pub boot_milliseconds: i64,
-    /// From then until it joins.
+    /// The delay from reading the seed until the join.
     pub join_milliseconds: i64,
-    /// From the stop call until it is off.
+    /// The delay from the stop call until the VM is off.
     pub stop_milliseconds: i64,
     pub faults: Vec<Fault>,
     #[serde(default)]
@@ -106,7 +106,7 @@ impl Record {
         self.faults.contains(&fault)
     }
 
-    /// The address of a running guest: always the same one.
+    /// The addresses of a running guest, which never change.
     pub fn addresses(&self, now: Timestamp) -> Vec<IpAddr> {
         let running = self.power(now) == Power::On && now >= self.boots_at() && !self.has(Fault::NoBoot);
         if running { vec![address(self.vm).into()] } else { Vec::new() }
@@ -117,19 +117,19 @@ impl Record {
     }
 }
 
-/// From 10.160.0.1 to 10.239.255.254, by the last bytes of the UUID, which are a hash: no network of pods or Services usually lies there, which would
-/// keep Windows nodes from the cluster. Never a network or broadcast address of a /24.
+/// An address from 10.160.0.1 to 10.239.255.254, by the last bytes of the UUID, which are a hash. Networks of pods or Services, which would keep
+/// Windows nodes from the cluster, usually do not overlap this range. Never a network or broadcast address of a /24.
 pub fn address(vm: Uuid) -> Ipv4Addr {
     let [.., x, y, z] = *vm.as_bytes();
     Ipv4Addr::new(10, 160 + x % 80, y, 1 + z % 254)
 }
 
-/// A point in time some milliseconds later.
+/// The point in time some milliseconds later.
 pub fn after(at: Timestamp, milliseconds: i64) -> Timestamp {
     at.saturating_add(SignedDuration::from_millis(milliseconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// Directory of one VM with the paths below it.
+/// The directory of one VM with the paths below it.
 #[derive(Clone, Debug)]
 pub struct Home(pub PathBuf);
 
@@ -188,7 +188,7 @@ impl Home {
         self.0.join("disk")
     }
 
-    /// Held by the process that runs the guest.
+    /// The lock that the process holds while it runs the guest.
     pub fn guest_lock(&self) -> PathBuf {
         self.0.join("guest.lock")
     }
@@ -223,7 +223,7 @@ impl Home {
     }
 }
 
-/// A missing file is not an error.
+/// Converts a missing file to `None`.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -245,7 +245,7 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
-/// `Ok(())` even if there is nothing to remove.
+/// Removes a directory and its content; succeeds if nothing exists.
 pub fn remove_all(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

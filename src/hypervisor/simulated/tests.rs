@@ -1,4 +1,4 @@
-//! The simulated driver against the contract of every driver, and what only this one does.
+//! The simulated driver against the contract of every driver, and the tests of this driver alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -195,7 +195,7 @@ async fn faults_follow_from_the_name_and_from_the_list() {
     run(&*endpoint.driver(), &slow).await;
     assert_eq!((record(&slow).boot_milliseconds, record(&slow).join_milliseconds), (20_000, 10_000));
 
-    // A new connection each time: the data centre counts, not the process.
+    // A new connection each time: the data centre keeps the count, not the process.
     let failing = key("md-1");
     for time in 1..=3 {
         let error = step(&*endpoint.driver(), &failing).await.unwrap_err();

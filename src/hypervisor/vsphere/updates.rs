@@ -111,7 +111,7 @@ async fn follow(client: Arc<Client>, mut folders: watch::Receiver<Folders>) {
     }
 }
 
-/// Empties the mirror when the task ends, for whatever reason.
+/// A guard that empties the mirror when the task ends, for whatever reason.
 struct Ended(Arc<Client>);
 
 impl Drop for Ended {

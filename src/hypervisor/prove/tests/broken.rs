@@ -1,4 +1,4 @@
-//! Drivers that break a rule: each fails in the case of that rule, and what can be removed is.
+//! Drivers that break a rule: each driver fails in the case of that rule, and the removable VMs are removed.
 
 use async_trait::async_trait;
 
@@ -6,22 +6,22 @@ use crate::hypervisor::prove::tests::*;
 use crate::hypervisor::{Caps, Listing, Row};
 use crate::vm::{Journal, Observed, StopMode};
 
-/// The rule that is broken.
+/// The broken rule.
 #[derive(Clone, Copy, Debug)]
 enum Flaw {
     /// Each connection finds another identity.
     Identities,
-    /// Any image is there, until it is used.
+    /// Any image exists, until it is used.
     Images,
-    /// What was made is not listed.
+    /// Created VMs are not listed.
     Unlisted,
     /// One listing in three leaves a row out.
     Listings,
-    /// It says that the data was taken away, and it is there.
+    /// The driver reports that the data was taken away, but the data still exists.
     Data,
     /// The cluster in a mark is not compared.
     Marks,
-    /// It says that a VM is removed, and it is there.
+    /// The driver reports that a VM was removed, but the VM still exists.
     Removal,
 }
 
@@ -34,7 +34,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// Whose machine this is taken for.
+    /// The machine that the driver confuses this machine with.
     fn taken(&self, key: &MachineKey) -> MachineKey {
         let cluster = match self.flaw {
             // Twins have long names, and are in two clusters.

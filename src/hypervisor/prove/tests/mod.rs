@@ -1,4 +1,4 @@
-//! Runs at a simulated hypervisor: which case fails, and that nothing of ours is left and everything else is.
+//! Runs at a simulated hypervisor: the failing case, and that nothing of ours is left and everything else stays.
 
 mod broken;
 
@@ -23,7 +23,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// That is stopped at its n-th request.
+    /// A lab that is stopped at its n-th request.
     fn stopped_at(n: usize) -> Self {
         let (requests, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
         let (count, end) = (requests.clone(), stop.clone());
@@ -63,7 +63,7 @@ impl Lab {
         prove(&self.bench(&|| self.connect(&simulated))).await
     }
 
-    /// The directories of VMs, and of what is left of them.
+    /// The directories of VMs and of their leftovers.
     fn left(&self) -> Vec<PathBuf> {
         let all = std::fs::read_dir(self.state.path().join(".lab")).into_iter().flatten().map(|entry| entry.unwrap().path());
         all.filter(|path| path.is_dir()).collect()
@@ -125,7 +125,7 @@ async fn stopped_at_any_request_it_ends_and_leaves_nothing() {
 async fn what_cannot_be_removed_is_named_and_ends_the_run() {
     let (lab, connections) = (Lab::new(), AtomicUsize::new(0));
     let simulated = Simulated { delays: seconds(3600), ..Simulated::default() };
-    // Those for login, check, and the case that makes a VM.
+    // The connections for login, check, and the case that creates a VM.
     let connect = || match connections.fetch_add(1, Ordering::Relaxed) {
         0..4 => lab.connect(&simulated),
         _ => Err(DriverError::Unreachable("the cable is cut".into())),
@@ -144,7 +144,7 @@ async fn what_a_run_has_left_is_removed_by_its_name_and_nothing_else() {
     let driver = lab.connect(&simulated).unwrap();
     let connect = || lab.connect(&simulated);
     let bench = lab.bench(&connect);
-    // The last one is in no case: only a listing shows it.
+    // The last machine belongs to no case: only a listing shows it.
     let ours = bench.run.keys(2).into_iter().chain([bench.run.key(99)]);
     let foreign = [other.key(1), MachineKey { cluster: "lab/one".into(), ..bench.run.key(100) }];
     for key in ours.chain(foreign.clone()) {

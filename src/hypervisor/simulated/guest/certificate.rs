@@ -1,5 +1,5 @@
-//! The client certificate of a node as the kubelet gets it: a key that never leaves the guest's disk, a certificate signing
-//! request with the bootstrap token, and a watch until it is approved.
+//! The client certificate of a node, obtained as by the kubelet: a key that never leaves the guest's disk, a certificate signing
+//! request with the bootstrap token, and a watch until the request is approved.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,17 +16,17 @@ use super::server::{Credentials, Server, refused};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const USAGES: [&str; 2] = ["digital signature", "client auth"];
-/// Seconds that one watch lasts; then it is opened again.
+/// How many seconds one watch lasts; then a new watch is opened.
 const WATCH: u32 = 290;
 
-/// A new key (ECDSA P-256), PEM.
+/// Creates a key (ECDSA P-256), PEM.
 pub fn new_key() -> Result<SecretString, JoinError> {
     let key = KeyPair::generate().map_err(|error| JoinError(format!("the node's key cannot be made: {error}")))?;
     Ok(key.serialize_pem().into())
 }
 
-/// Asks for the certificate of `system:node:<node>` and waits for it without end; the caller sets a limit. Asking again with the
-/// same key finds the request that was made before. `waiting` is told once what is waited for.
+/// Requests the certificate of `system:node:<node>` and waits without a limit; the caller sets one. A repeated call with the
+/// same key finds the earlier request. `waiting` is called once with the name of the request.
 pub async fn obtain(
     server: &Server,
     token: &SecretString,
@@ -62,7 +62,7 @@ pub async fn obtain(
         let parameters = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH);
         let watched = |error| server.explain(&format!("watch {what}"), &error);
         let mut events = api.watch(&parameters, &version).await.map_err(watched)?.boxed();
-        // Only now: the token may be withdrawn as soon as the certificate is issued, and an open watch outlives it.
+        // Only now: the token may be withdrawn as soon as the certificate is issued, and an open watch outlives the token.
         if let Some(waiting) = waiting.take() {
             waiting(format!("{what} waits for approval")).await;
         }
@@ -80,7 +80,7 @@ pub async fn obtain(
     }
 }
 
-/// The certificate, once it is there; an error when there will never be one.
+/// The certificate, once it is issued; an error if it will never be issued.
 fn issued(what: &str, request: &CertificateSigningRequest) -> Result<Option<String>, JoinError> {
     let Some(status) = &request.status else { return Ok(None) };
     for condition in status.conditions.iter().flatten() {
@@ -93,7 +93,7 @@ fn issued(what: &str, request: &CertificateSigningRequest) -> Result<Option<Stri
     String::from_utf8(certificate.0.clone()).map(Some).map_err(|error| JoinError(format!("{what}: the certificate is not PEM: {error}")))
 }
 
-/// PKCS #10, PEM.
+/// The certificate request (PKCS #10), PEM.
 fn request(key: &KeyPair, node: &str) -> Result<String, JoinError> {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::OrganizationName, "system:nodes");
@@ -104,7 +104,7 @@ fn request(key: &KeyPair, node: &str) -> Result<String, JoinError> {
     made.map_err(|error| JoinError(format!("the certificate signing request cannot be made: {error}")))
 }
 
-/// The same for the same key and node, so that a restart finds what it asked for; the form is the kubelet's.
+/// The name of the request in the kubelet's form. Key and node determine it, so a restarted guest finds its request.
 fn name(key: &KeyPair, node: &str) -> String {
     let mut hash = Sha512::new();
     hash.update(key.subject_public_key_info());

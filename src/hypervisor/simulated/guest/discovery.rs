@@ -1,5 +1,5 @@
-//! Discovery as kubeadm does it: an untrusted look at `kube-public/cluster-info`, its signature by the token, the pinned CA, and
-//! a second look over the connection that this CA vouches for.
+//! Discovery as kubeadm does it: an untrusted read of `kube-public/cluster-info`, its signature by the token, the pinned CA, and
+//! a second read over the connection that this CA vouches for.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -33,14 +33,14 @@ struct Cluster {
     certificate_authority_data: String,
 }
 
-/// One try. What it gives is trusted.
+/// Makes one attempt. The returned server is trusted.
 pub async fn discover(token: &BootstrapToken) -> Result<Server, JoinError> {
     let endpoint = format!("https://{}", token.api_server_endpoint);
     let unverified = Server { url: endpoint.clone(), ca_pem: None };
     let kubeconfig = signed(&cluster_info(&unverified).await?, &token.token)?;
     let found = cluster(&kubeconfig)?;
     pinned(found.ca_pem.as_deref().unwrap_or_default(), &token.ca_cert_hashes)?;
-    // The same again, now from the server that the CA vouches for.
+    // Repeat the read, now from the server that the CA vouches for.
     let verified = Server { url: endpoint, ca_pem: found.ca_pem.clone() };
     if signed(&cluster_info(&verified).await?, &token.token)? != kubeconfig {
         return Err(JoinError("cluster-info differs between the unverified and the verified connection: the connection is intercepted".into()));
@@ -85,7 +85,7 @@ fn cluster(kubeconfig: &str) -> Result<Server, JoinError> {
     Ok(Server { url: cluster.server.clone(), ca_pem: Some(ca) })
 }
 
-/// One of the certificates has one of the pinned public keys.
+/// Checks that one of the certificates has one of the pinned public keys.
 fn pinned(ca_pem: &str, hashes: &[String]) -> Result<(), JoinError> {
     let mut found = Vec::new();
     for der in certificates(ca_pem).map_err(JoinError)? {
@@ -103,7 +103,7 @@ fn pinned(ca_pem: &str, hashes: &[String]) -> Result<(), JoinError> {
     )))
 }
 
-/// RFC 2104.
+/// HMAC of RFC 2104.
 fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     const BLOCK: usize = 64;
     let hashed;
@@ -118,7 +118,7 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
 }
 
-/// Compares without telling by its duration where the difference is.
+/// Compares in constant time: the duration does not depend on the place of the difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

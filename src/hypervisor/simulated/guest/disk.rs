@@ -1,4 +1,4 @@
-//! What is on the disk of a simulated Windows machine, what the items of a plan find there, and what they do to it. Pure; a model, not
+//! The disk of a simulated Windows machine, and how the items of a plan test and change it. A pure model, not
 //! Windows.
 
 mod checks;
@@ -15,31 +15,31 @@ use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, RegistryDa
 const DOMAIN: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters", "Domain");
 const ENVIRONMENT: &str = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment";
 
-/// Everything that survives a restart of the machine, and of the operator.
+/// The state that survives a restart of the machine, and of the operator.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Disk {
     /// Digests by path in lower case; programs and directories have none.
     files: BTreeMap<String, String>,
-    /// Who may read files and directories, where an item has said so.
+    /// The access rights of files and directories, where an item has set them.
     access: BTreeMap<String, Access>,
     registry: BTreeMap<String, RegistryData>,
     features: BTreeSet<String>,
-    /// Rules by name, as they were asked for.
+    /// Firewall rules by name, as the items define them.
     firewall: BTreeMap<String, Kind>,
-    /// By name in lower case.
+    /// Services by name in lower case.
     services: BTreeMap<String, Service>,
-    /// By name, as they were asked for.
+    /// Tasks by name, as the items define them.
     tasks: BTreeMap<String, Kind>,
-    /// What the static scripts made true.
+    /// The static scripts that have run.
     scripts: BTreeSet<String>,
     /// The domain that the machine is in after the next restart.
     next_domain: Option<String>,
-    /// Digests of archives that were unpacked, by id of the item.
+    /// Digests of unpacked archives, by id of the item.
     unpacked: BTreeMap<String, String>,
     /// How often each item ran its program.
     runs: BTreeMap<String, u32>,
-    /// Programs that end well by now, with their arguments.
+    /// Programs that succeed by now, with their arguments.
     succeeds: BTreeSet<String>,
     restart_pending: bool,
 }
@@ -47,30 +47,30 @@ pub struct Disk {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 struct Service {
-    /// As it was asked for; not of those that Windows or another program brings.
+    /// The item's definition; empty for services of Windows or of another program.
     definition: Option<Kind>,
     environment: Option<Variables>,
-    /// The moment at which it was started.
+    /// The moment of the service's start.
     running: Option<u64>,
 }
 
-/// What the caller has to do about an item.
+/// The caller's part in an item.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act<'a> {
-    /// It is done.
+    /// The item is done.
     Done,
-    /// kubeadm joins the cluster by that file.
+    /// The caller lets kubeadm join the cluster with that file.
     Join { configuration: &'a str },
-    /// The service is started.
+    /// The caller starts the service.
     StartService { name: &'a str },
-    /// It would be waited for: nothing on this disk changes by itself.
+    /// The caller would wait for the check: nothing on this disk changes automatically.
     Wait(&'a Check),
-    /// It cannot become true: why.
+    /// The item cannot become true, for this reason.
     Never(String),
 }
 
 impl Disk {
-    /// A machine as its image is, after it was given its name.
+    /// The disk of a new machine from this image, after it was given its name.
     pub fn of_image(image: &Image, computer_name: &str) -> Self {
         let mut disk = Self::default();
         disk.files.extend(image.programs.iter().map(|program| (lower(program), String::new())));
@@ -84,7 +84,7 @@ impl Disk {
         self.value(COMPUTER_NAME.0, COMPUTER_NAME.1).map(|name| name.to_lowercase()).unwrap_or_default()
     }
 
-    /// Windows starts: what was pending is settled, and of the services that start with it those run that `stay`.
+    /// Starts Windows: settles pending changes, and runs the automatic services that `stay` accepts.
     pub fn start(&mut self, moment: u64, stay: impl Fn(&str) -> bool) {
         self.restart_pending = false;
         if let Some(domain) = self.next_domain.take() {
@@ -112,7 +112,7 @@ impl Disk {
         self.registry.get(&value_name(key, name)).map(text)
     }
 
-    /// kubeadm has joined, and started the kubelet.
+    /// Records that kubeadm has joined and started the kubelet.
     pub fn joined(&mut self, moment: u64, kubelet_stays: bool) {
         for path in [paths::KUBELET_KUBECONFIG, paths::KUBELET_CONFIG, paths::CLUSTER_CA, paths::BOOTSTRAP_KUBECONFIG] {
             self.files.insert(lower(path), String::new());
@@ -122,14 +122,14 @@ impl Disk {
         }
     }
 
-    /// The service runs from now on.
+    /// Records that the service runs from now on.
     pub fn run_service(&mut self, name: &str, moment: u64) {
         if let Some(service) = self.services.get_mut(&lower(name)) {
             service.running = Some(moment);
         }
     }
 
-    /// Is the item true?
+    /// Whether the item is true.
     pub fn is_true(&self, item: &Item, journal: &Journal) -> bool {
         let has_access = |path: &String, access: &Access| *access == Access::Inherited || self.access.get(&lower(path)) == Some(access);
         match &item.kind {
@@ -163,7 +163,7 @@ impl Disk {
         }
     }
 
-    /// Makes the item true, or says what the caller must do so that it becomes true.
+    /// Makes the item true, or returns the part that the caller must do.
     pub fn act<'a>(&mut self, item: &'a Item, moment: u64) -> Act<'a> {
         match &item.kind {
             Kind::Directory { paths, access } => {
@@ -258,7 +258,7 @@ impl Disk {
     fn script_holds(&self, script: &Script) -> bool {
         match script {
             Script::Identity { build } => self.value(BUILD.0, BUILD.1).is_some_and(|found| found == build.to_string()),
-            // The disk is as large as it has to be, and the clock is that of the host.
+            // The disk is always large enough, and the clock is the host's clock.
             Script::FreeSpace { .. } | Script::Clock { .. } => true,
             Script::DomainJoin { domain, .. } => {
                 let now = self.value(DOMAIN.0, DOMAIN.1).is_some_and(|found| found.eq_ignore_ascii_case(domain));
@@ -288,7 +288,7 @@ impl Disk {
         &self.runs
     }
 
-    /// Without when services were started, which is what a kill may change.
+    /// The disk without the start times of services, which a kill may change.
     pub fn without_moments(&self) -> Self {
         let mut disk = self.clone();
         disk.services.values_mut().for_each(|service| service.running = service.running.map(|_| 0));
@@ -300,7 +300,7 @@ fn lower(path: &str) -> String {
     path.to_ascii_lowercase()
 }
 
-/// Is the file, in lower case, that path or below it?
+/// Whether the file, in lower case, is that path or below it.
 fn is_below(file: &str, path: &str) -> bool {
     file.strip_prefix(&lower(path)).is_some_and(|rest| rest.is_empty() || rest.starts_with('\\'))
 }
@@ -309,7 +309,7 @@ fn value_name(key: &str, name: &str) -> String {
     format!("{key}|{name}").to_ascii_lowercase()
 }
 
-/// As checks compare it.
+/// The value's text as checks compare it.
 fn text(data: &RegistryData) -> String {
     match data {
         RegistryData::String(text) | RegistryData::ExpandString(text) => text.clone(),

@@ -1,10 +1,10 @@
-//! What goes wrong in a guest when it is told to: the step that fails, in the words of the real programs.
+//! The faults of a guest: the step that fails, with the messages of the real programs.
 
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, FeatureState, Item, Kind, Script};
 
-/// Why the item fails for good, if one of the faults hits it.
+/// Why the item fails permanently, if one of the faults hits it.
 pub fn words(faults: &[Fault], item: &Item) -> Option<&'static str> {
     faults.iter().find_map(|fault| hits(*fault, &item.kind))
 }
@@ -29,7 +29,7 @@ fn hits(fault: Fault, kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// What is said of a `kubeadm.exe join` that fails: the words of v1.36.3, cut as a report is. It printed those of the discovery under Wine.
+/// The message of a failing `kubeadm.exe join`: the text of v1.36.3, cut as in a report. The discovery messages were printed under Wine.
 fn joining(fault: Fault) -> Option<&'static str> {
     Some(match fault {
         Fault::TokenExpired => {

@@ -1,4 +1,4 @@
-//! `kubeadm join` in a guest: discovery, the cluster's configuration, the node's certificate. What comes out is what the kubelet
+//! `kubeadm join` in a guest: discovery, the cluster's configuration, the node's certificate. The result is all that the kubelet
 //! needs from then on.
 
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ use crate::hypervisor::simulated::record::after;
 
 /// kubeadm's own limit for discovery.
 const DISCOVERY: Duration = Duration::from_secs(300);
-/// Between two tries of discovery.
+/// The time between two attempts of discovery.
 const DISCOVERY_EVERY: Duration = Duration::from_secs(2);
-/// kubeadm's namespace for what it keeps in the cluster.
+/// The namespace of kubeadm's objects in the cluster.
 const SYSTEM: &str = "kube-system";
 
-/// Joins by the rendered files. `configuration` is the path of kubeadm's file on the guest's disk. Leaves there what the kubelet needs.
+/// Joins with the rendered files and stores the kubelet's files. `configuration` is the path of kubeadm's file on the guest's disk.
 pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: &str) -> Result<(), JoinError> {
     let file = |path: &str| payload.file(path).filter(|_| disk.has_file(path)).ok_or_else(|| JoinError(format!("{path} does not exist")));
     let configuration = JoinConfiguration::read(file(configuration)?)?;
@@ -61,8 +61,8 @@ pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: 
     windows::keep(guest, &Running { kubelet, server, certificate, key }).await
 }
 
-/// Tries until it works, for as long as kubeadm does. The first failure and each new one are printed, so that a reader of the
-/// console need not wait for the end; a report comes with the end only, as on Windows.
+/// Repeats discovery until it succeeds, as long as kubeadm does. The first failure and each new failure are printed, so that a reader of
+/// the console need not wait for the end; a report comes only at the end, as on Windows.
 async fn discover(guest: &Guest, bootstrap: &BootstrapToken) -> Result<Server, JoinError> {
     let deadline = Instant::now() + DISCOVERY;
     let mut last = None;
@@ -86,8 +86,8 @@ async fn discover(guest: &Guest, bootstrap: &BootstrapToken) -> Result<Server, J
     }
 }
 
-/// What kubeadm looks at before it starts the kubelet: its own configuration, the name, and the kubelet's configuration, which
-/// is what comes back.
+/// Checks what kubeadm checks before it starts the kubelet: its own configuration and the name. Returns the kubelet's
+/// configuration.
 async fn cluster_configuration(server: &Server, client: &Client, node: &str) -> Result<String, JoinError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
     maps.get("kubeadm-config").await.map_err(|error| server.explain("get kube-system/kubeadm-config", &error))?;
@@ -102,7 +102,7 @@ async fn cluster_configuration(server: &Server, client: &Client, node: &str) -> 
     configuration.ok_or_else(|| JoinError("kube-system/kubelet-config has no key kubelet: run kubeadm init phase upload-config kubelet".into()))
 }
 
-/// Key and certificate: those on the disk, or new ones.
+/// Returns key and certificate: from the disk, or new.
 async fn identity(guest: &Guest, server: &Server, token: &SecretString, node: &str) -> Result<(SecretString, String), JoinError> {
     let (key, certificate) = windows::identity(guest).await?;
     let key = match key {
@@ -126,12 +126,12 @@ async fn identity(guest: &Guest, server: &Server, token: &SecretString, node: &s
     Ok((key, certificate))
 }
 
-/// What kubeadm prints.
+/// Prints a message of kubeadm.
 async fn print(guest: &Guest, text: &str) {
     guest.print(format!("kubeadm: {text}\n")).await;
 }
 
-/// `a=b,c=d`.
+/// Parses `a=b,c=d`.
 fn labels(flag: &str) -> BTreeMap<String, String> {
     flag.split(',').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }

@@ -1,4 +1,4 @@
-//! What the runner remembers of a machine's plan, and the words of its report: journal.ps1 in Rust.
+//! The runner's memory of a machine's plan, and its reports: journal.ps1 in Rust.
 
 use std::collections::BTreeMap;
 
@@ -11,47 +11,47 @@ use super::runner::Ended;
 use crate::bootstrap::plan::{Item, Kind, Limits, REPORT_PLAN, state};
 use crate::vm::GuestReport;
 
-/// Survives a restart of the machine, and of the operator.
+/// The journal, which survives a restart of the machine, and of the operator.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Journal {
-    /// Starts of Windows.
+    /// How often Windows has started.
     pub boot: u32,
-    /// Restarts that the plan asked for.
+    /// How many restarts the plan has requested.
     pub reboots: u32,
-    /// How the plan ended: a state of a report.
+    /// The end of the plan: a state of a report.
     pub end: Option<String>,
     /// The end was reported.
     told: bool,
-    /// Number of the last report.
+    /// The number of the last report.
     sequence: u64,
-    /// A runner has asked for a restart at this start of Windows.
+    /// A runner has requested a restart at this start of Windows.
     restarting: bool,
-    /// All is done, and what is secret is being removed.
+    /// All items are done, and the secrets are being removed.
     cleaning: bool,
-    /// Seconds that runners have worked on the plan. Not the time since its first start: a machine may be off for hours, and its clock be
-    /// corrected by as much.
+    /// The seconds that runners have worked on the plan. Not the time since its first start: a machine may be off for hours, and its clock may
+    /// be corrected by as much.
     used: u64,
-    /// Since when this runner works, and what those before it have used.
+    /// The start of this runner's work, and the seconds that earlier runners have used.
     #[serde(skip)]
     working: Option<(Instant, u64)>,
-    /// By id of the item.
+    /// The markers by id of the item.
     markers: BTreeMap<String, Marker>,
-    /// Counts what happens on the machine, so that it is known what came first. Not the time: that is corrected now and then.
+    /// Counts the events on the machine, which orders them. Not the time: the clock is corrected now and then.
     moment: u64,
 }
 
-/// What is known of an item that was true once.
+/// The known state of an item that was true once.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 struct Marker {
-    /// Of its definition; empty from the moment it is begun until it is done.
+    /// The digest of the item's definition; empty from its begin until it is done.
     digest: String,
-    /// When it last changed something; 0 is never.
+    /// The moment of the item's last change; 0 is never.
     acted: u64,
 }
 
 impl Journal {
-    /// Windows starts, and a plan that failed is checked again. Gives the moment.
+    /// Records a start of Windows, after which a failed plan is checked again. Returns the moment.
     pub fn start(&mut self) -> u64 {
         self.boot += 1;
         self.restarting = false;
@@ -59,7 +59,7 @@ impl Journal {
         self.next_moment()
     }
 
-    /// A moment after all those before.
+    /// Returns a moment later than all others.
     pub fn next_moment(&mut self) -> u64 {
         self.moment += 1;
         self.moment
@@ -69,24 +69,24 @@ impl Journal {
         self.end.as_deref() == Some(state::FINISHED)
     }
 
-    /// The plan has ended, and nothing is left to report.
+    /// Whether the plan has ended and nothing is left to report.
     pub fn is_over(&self) -> bool {
         self.end.is_some() && (self.told || !self.finished())
     }
 
-    /// The report that the plan is finished, if a kill came before it.
+    /// The report of the finished plan, if a kill came before it.
     pub fn untold(&mut self) -> Option<GuestReport> {
         let missing = self.finished() && !self.told;
         missing.then(|| self.finish("all items are true"))
     }
 
-    /// The report that the plan is finished.
+    /// Creates the report of the finished plan.
     pub fn finish(&mut self, message: &str) -> GuestReport {
         self.told = true;
         self.report(REPORT_PLAN, state::FINISHED, 0, message)
     }
 
-    /// How an earlier runner of this start of Windows ended: several may be started, and only the first one counts and reports.
+    /// The end of an earlier runner at this start of Windows: several may be started, and only the first runner counts and reports.
     pub fn outcome(&self) -> Option<Ended> {
         match (self.restarting, &self.end) {
             (true, _) => Some(Ended::ForRestart),
@@ -95,33 +95,33 @@ impl Journal {
         }
     }
 
-    /// The plan asks for a restart. Gives its number.
+    /// Records the plan's request for a restart. Returns its number.
     pub fn ask_restart(&mut self) -> u32 {
         self.restarting = true;
         self.reboots += 1;
         self.reboots
     }
 
-    /// Whether an item is left out: those before the last one may need secrets that are gone.
+    /// Whether an item is left out: items before the last may need secrets that were removed.
     pub fn leaves_out(&mut self, item: &Item, last: bool) -> bool {
         self.cleaning |= last && matches!(item.kind, Kind::Absent { .. });
         self.cleaning && !last
     }
 
-    /// When the item last changed something; 0 is never.
+    /// The moment of the item's last change; 0 is never.
     pub fn acted(&self, id: &str) -> u64 {
         self.markers.get(id).map_or(0, |marker| marker.acted)
     }
 
-    /// The item is true without being done; false when that was known.
+    /// Records that the item is true without an act; returns false when that was known.
     pub fn was_true(&mut self, item: &Item) -> bool {
-        // What a runner was doing when it was killed may be true, and is then new.
+        // A killed runner may have made the item true: then this is a change.
         let acted = if self.is_begun(&item.id) { self.next_moment() } else { self.acted(&item.id) };
         let marker = Marker { digest: digest(item), acted };
         self.markers.insert(item.id.clone(), marker.clone()).is_none_or(|known| known != marker)
     }
 
-    /// The item was done and is true.
+    /// Records that the item was done and is true.
     pub fn became_true(&mut self, item: &Item) {
         let marker = Marker { digest: digest(item), acted: self.next_moment() };
         self.markers.insert(item.id.clone(), marker);
@@ -132,17 +132,17 @@ impl Journal {
         self.markers.get(id).is_some_and(|marker| marker.digest.is_empty())
     }
 
-    /// An attempt at the item begins.
+    /// Records the begin of an attempt at the item.
     pub fn begin_item(&mut self, id: &str) {
         self.markers.entry(id.to_owned()).or_default().digest.clear();
     }
 
-    /// A runner begins to work.
+    /// Records that a runner begins to work.
     pub fn begin(&mut self) {
         self.working = Some((Instant::now(), self.used));
     }
 
-    /// Why nothing is started any more, after the plan's time.
+    /// Why no more attempts are started, after the plan's time is used up.
     pub fn too_late(&mut self, limits: &Limits) -> Option<String> {
         self.count();
         let late = self.used > u64::from(limits.minutes) * 60;
@@ -155,7 +155,7 @@ impl Journal {
         }
     }
 
-    /// The next report.
+    /// Creates the next report.
     pub fn report(&mut self, item: &str, state: &str, code: u32, message: &str) -> GuestReport {
         self.sequence += 1;
         self.count();
@@ -164,13 +164,13 @@ impl Journal {
 }
 
 fn digest(item: &Item) -> String {
-    // What cannot be written down is new each time.
+    // An item that cannot be serialised counts as new each time.
     serde_json::to_vec(&item).map(|bytes| HEXLOWER.encode(&Sha256::digest(bytes))).unwrap_or_default()
 }
 
 #[cfg(test)]
 impl Journal {
-    /// Those files cannot be read any more.
+    /// Simulates the loss of the marker files.
     pub fn lose_markers(&mut self) {
         self.markers.clear();
     }

@@ -1,6 +1,6 @@
-//! What kubeadm and the kubelet read from the rendered files: JoinConfiguration v1beta4 and KubeletConfiguration v1beta1.
+//! The fields that kubeadm and the kubelet read from the rendered files: JoinConfiguration v1beta4 and KubeletConfiguration v1beta1.
 //!
-//! Read as those programs would read them; nothing is taken from the operator's own structs.
+//! They are read as by those programs; nothing is taken from the operator's own structs.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ pub struct KubeletConfiguration {
 }
 
 impl KubeletConfiguration {
-    /// The cluster's configuration with our patch laid over it, as kubeadm does: fields of the patch win, `null` removes.
+    /// Applies our patch to the cluster's configuration, as kubeadm does: fields of the patch win, `null` removes.
     pub fn merged(cluster: &[u8], patch: &[u8]) -> Result<Self, JoinError> {
         let mut merged = Value::Object(serde_json::Map::new());
         json_patch::merge(&mut merged, &yaml("kube-system/kubelet-config", cluster)?);
@@ -94,7 +94,7 @@ impl KubeletConfiguration {
 fn yaml<T: serde::de::DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, JoinError> {
     let text = std::str::from_utf8(bytes).map_err(|error| JoinError(format!("{what} is not UTF-8: {error}")))?;
     serde_saphyr::from_str(text).map_err(|error| {
-        // Only the place: the message of a parser may quote the token.
+        // Only the position: a parser's message may quote the token.
         let place = error.location().map_or_else(String::new, |at| format!(" at line {}, column {}", at.line(), at.column()));
         JoinError(format!("{what} cannot be read{place}"))
     })

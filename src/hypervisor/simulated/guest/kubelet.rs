@@ -1,6 +1,6 @@
 //! The kubelet of a guest: registers its Node once per start, then renews its lease and, rarely, its status.
 //!
-//! It does what NodeRestriction allows a kubelet and nothing more. A Node that was deleted is not made again until the
+//! It does only what NodeRestriction allows a kubelet. A deleted Node is not recreated until the
 //! machine starts again, as with a real kubelet.
 
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::hypervisor::simulated::record::address;
 
 const LEASES: &str = "kube-node-lease";
 const LEASE_SECONDS: i32 = 40;
-/// Between two renewals of a lease of [`LEASE_SECONDS`].
+/// The time between two renewals of a lease of [`LEASE_SECONDS`].
 const RENEWAL: Duration = Duration::from_secs(15);
-/// Renewals between two reports of the status: five minutes.
+/// The number of renewals between two status reports: five minutes.
 const STATUS_EVERY: u32 = 20;
 const RETRY: Duration = Duration::from_secs(3);
 
-/// The kubelet with the identity that it got in the join.
+/// The kubelet with its identity from the join.
 pub struct Running {
     pub kubelet: Kubelet,
     pub server: Server,
@@ -37,15 +37,15 @@ pub struct Running {
     pub key: SecretString,
 }
 
-/// What a heartbeat found.
+/// The result of a heartbeat.
 enum Beat {
     Renewed,
-    /// There is no Node any more.
+    /// The Node was deleted.
     NoNode,
 }
 
 impl Running {
-    /// Runs until the power goes. `registered`: this start of the machine has registered its Node before.
+    /// Runs until the power goes off. `registered`: this start of the machine has registered its Node before.
     pub async fn run(&self, guest: &Guest, registered: bool) {
         if !registered {
             while let Err(error) = self.register(guest).await {
@@ -54,9 +54,9 @@ impl Running {
             }
             guest.registered().await;
         }
-        // Spread over the period: an operator that starts with a thousand guests does not renew all leases at once.
+        // Spread the renewals over the period: an operator that starts with a thousand guests must not renew all leases at once.
         let mut next = RENEWAL.mul_f64(f64::from(u32::from(guest.record.vm.as_bytes()[15])) / 256.0);
-        // A kubelet that starts reports, and so does one that was not heard for so long that its Node may be taken for dead.
+        // A starting kubelet reports its status, and so does one whose Node may count as dead after a long silence.
         let mut heard = (!registered).then(|| guest.now());
         for beat in 1_u32.. {
             sleep(next).await;
@@ -94,7 +94,7 @@ impl Running {
         let now = guest.now();
         let made = match api.create(&PostParams::default(), &node(&self.kubelet, &hardware, now)).await {
             Ok(made) => made,
-            // It was registered at an earlier start: only its status is news.
+            // The Node was registered at an earlier start: only its status is new.
             Err(error) if refused(&error) == Some(409) => self.report(&api, now).await?,
             Err(error) => return Err(self.server.explain("create node", &error)),
         };
@@ -124,7 +124,7 @@ impl Running {
         self.patch(api, now).await.map_err(|error| self.server.explain("patch node status", &error))
     }
 
-    /// Renews the lease, and makes it when it is missing and the Node is there.
+    /// Renews the lease, and creates it if it is missing and the Node exists.
     async fn renew(&self, client: &Client, node: Option<&Node>, now: Timestamp) -> Result<Beat, JoinError> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
         let name = &self.kubelet.node;

@@ -1,7 +1,7 @@
-//! Guests of simulated VMs: each reads the config drive that is attached to its VM, carries out the plan ([`runner`]) in a model of
+//! Guests of simulated VMs: each guest reads the config drive of its VM, carries out the plan ([`runner`]) in a model of
 //! Windows ([`model`]), and joins the cluster over the network as kubeadm and the kubelet would.
 //!
-//! A guest knows what is in its VM's directory and nothing else: no object of the operator, no struct handed over in memory.
+//! A guest knows only the content of its VM's directory: no object of the operator, no struct handed over in memory.
 //! A lock on a file in that directory decides which process runs it.
 
 mod certificate;
@@ -49,21 +49,21 @@ use super::Clock;
 use super::record::{Home, Record, RecordedPower, lock_file};
 use crate::api::hypervisor::GuestKind;
 
-/// Between two looks at the VMs; longer when a look takes long.
+/// The time between two scans of the VMs; longer when a scan takes long.
 const POLL: Duration = Duration::from_millis(300);
-/// A look may take this part of the time.
+/// A scan may take one part in this many of the time.
 const POLL_SHARE: u32 = 50;
-/// However long a look took: on a machine that is busy with other things it takes long too, and VMs wait to be started.
+/// The longest pause, however long a scan took: a busy machine makes scans slow too, and VMs wait for their start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Requests of all guests to API servers at a time.
+/// The most concurrent requests of all guests to API servers.
 const REQUESTS: usize = 64;
 
-/// Why a guest did not join, in words for its console. Never holds the token.
+/// Why a guest did not join, as text for its console. Never holds the token.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct JoinError(pub String);
 
-/// One guest, from power on until the power goes.
+/// One guest, from power on until the power goes off.
 pub(super) struct Guest {
     home: Home,
     record: Record,
@@ -73,7 +73,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// From power on until the power goes.
+    /// Runs from power on until the power goes off.
     async fn run(&self, power: &CancellationToken) {
         match self.record.guest {
             GuestKind::Wine => wine::live(self, power).await,
@@ -88,7 +88,7 @@ impl Guest {
         (self.clock)()
     }
 
-    /// Waits for its turn to use the network.
+    /// Waits for a free slot on the network.
     async fn request(&self) -> Option<SemaphorePermit<'_>> {
         self.requests.acquire().await.ok()
     }
@@ -102,13 +102,13 @@ impl Guest {
         }
     }
 
-    /// Runs file operations where they may block.
+    /// Runs file operations on a thread that may block.
     async fn files<T: Send + 'static>(&self, work: impl FnOnce(&Home) -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let home = self.home.clone();
         tokio::task::spawn_blocking(move || work(&home)).await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
-    /// Notes that this start of the machine registered its Node.
+    /// Records that this start of the machine registered its Node.
     async fn registered(&self) {
         let power_ons = self.record.power_ons;
         let noted = self.files(move |home| super::record::replace(&windows::registered(home), power_ons.to_string().as_bytes())).await;
@@ -118,30 +118,30 @@ impl Guest {
     }
 }
 
-/// A version of a record's file: every write replaces the file.
+/// The version of a record's file: every write replaces the file.
 type Version = Option<(SystemTime, u64)>;
 
 /// A guest that this process runs.
 struct Hosted {
-    /// When the machine was switched on: which start of it this is.
+    /// The time of power on, which identifies the start of the machine.
     since: Timestamp,
     version: Version,
     stop: CancellationToken,
     task: JoinHandle<()>,
-    /// Goes with the guest.
+    /// Held as long as the guest runs.
     _lock: File,
 }
 
-/// What one look at a VM says must be done.
+/// An action that a scan of the VMs requires.
 enum Change {
     Start(Home, Box<Record>, File, Version),
-    /// Off, stopping, started again or gone.
+    /// The VM is off, stopping, started again or deleted.
     Stop(PathBuf),
-    /// Written to, but the same start of the machine.
+    /// The record was written, but the machine's start is the same.
     Seen(PathBuf, Version),
 }
 
-/// What all guests of a process share.
+/// The state that all guests of a process share.
 #[derive(Clone)]
 struct Shared {
     clock: Clock,
@@ -149,8 +149,8 @@ struct Shared {
     wine_programs: Option<PathBuf>,
 }
 
-/// Runs the guests of all data centres below `state` until `shutdown`. A cut, not a graceful stop: as the operator dies, so do
-/// they, and go on where they were when one runs again. `wine_programs` is the folder of what guests of kind Wine run.
+/// Runs the guests of all data centres below `state` until `shutdown`. The end is a cut, not a graceful stop: the guests die with the
+/// operator, and continue when an operator runs again. `wine_programs` is the folder of the programs for Wine guests.
 pub async fn run(state: PathBuf, wine_programs: Option<PathBuf>, clock: Clock, shutdown: CancellationToken) {
     let shared = Shared { clock: clock.clone(), requests: Arc::new(Semaphore::new(REQUESTS)), wine_programs };
     let mut hosted: HashMap<PathBuf, Hosted> = HashMap::new();
@@ -211,7 +211,7 @@ fn apply(change: Change, hosted: &mut HashMap<PathBuf, Hosted>, shared: &Shared)
 
 type Known = HashMap<PathBuf, (Timestamp, Version)>;
 
-/// One look at all VMs. Reads the records of those that changed only.
+/// Scans all VMs. Reads only the records that changed.
 fn look(state: &Path, known: &Known, now: Timestamp) -> io::Result<Vec<Change>> {
     let mut changes = Vec::new();
     let mut seen = 0;
@@ -251,7 +251,7 @@ fn runs(home: &Home, now: Timestamp) -> Option<Record> {
     (record.power == RecordedPower::On && now >= record.exists_from).then_some(record)
 }
 
-/// Directories in a directory; none when it does not exist.
+/// The directories in a directory; none if it does not exist.
 fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! The model of a Windows machine: a disk, the journal of its runner, and what is around it. The runner works on it as on Windows.
+//! The model of a Windows machine: a disk, the journal of its runner, and its surroundings. The runner works on it as on Windows.
 
 use std::io;
 use std::time::Duration;
@@ -14,49 +14,49 @@ use super::programs::{self, Program};
 use super::runner::{self, Ended, Failure, Machine};
 use crate::bootstrap::plan::{Check, Item, Plan};
 
-/// What is kept of a machine.
+/// The stored state of a machine.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Kept {
     pub journal: Journal,
     pub disk: Disk,
-    /// For which power on of the VM its start was counted.
+    /// The number of the VM's power on whose start of Windows was counted.
     pub power_ons: u32,
 }
 
-/// What is around a machine: the cluster that it joins, where it is kept, and what goes wrong in it. In the simulator that is a VM.
+/// The surroundings of a machine: the cluster that it joins, its storage, and its faults. In the simulator this is a VM.
 pub trait World {
-    /// Why the step never becomes true, if something hits it.
+    /// Why the step never becomes true, if a fault hits it.
     fn broken(&self, item: &Item) -> Option<String>;
 
-    /// How the program ends in place of doing what it is for.
+    /// The end of a program that fails to do its work.
     fn program(&mut self, _argv: &[String]) -> Option<Run> {
         None
     }
 
-    /// Time until the service runs; none if it ends while it starts.
+    /// The time until the service runs; `None` if it ends while it starts.
     fn service(&self, _name: &str) -> Option<Duration> {
         Some(Duration::ZERO)
     }
 
-    /// kubeadm joins the cluster by that file.
+    /// Lets kubeadm join the cluster with that file.
     async fn join(&mut self, disk: &Disk, configuration: &str) -> Result<(), JoinError>;
 
-    /// kubeadm takes back what it did to join.
+    /// Undoes kubeadm's changes for the join.
     async fn reset(&mut self);
 
-    /// Puts lines on the console.
+    /// Prints lines on the console.
     async fn say(&mut self, lines: String);
 
     async fn keep(&mut self, kept: &Kept) -> io::Result<()>;
 }
 
-/// A program that does not do what it is for.
+/// The run of a program that fails to do its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub takes: Duration,
     pub code: i32,
-    /// Its last words.
+    /// The program's last output.
     pub said: String,
 }
 
@@ -64,7 +64,7 @@ pub struct Run {
 pub struct Model<W> {
     pub kept: Kept,
     pub world: W,
-    /// Lines that are not on the console yet: it gets them with the next thing that takes time, because so many machines write so much.
+    /// Lines that are not on the console yet. The next slow step prints them: many machines write many lines.
     said: String,
 }
 
@@ -78,14 +78,14 @@ impl<W: World> Model<W> {
         Self::new(Kept { disk: Disk::of_image(image, computer_name), ..Kept::default() }, world)
     }
 
-    /// Windows starts.
+    /// Starts Windows.
     pub fn start(&mut self) {
         let moment = self.kept.journal.start();
         let world = &self.world;
         self.kept.disk.start(moment, |service| world.service(service).is_some());
     }
 
-    /// Carries out the plan to its end, over the restarts that it asks for.
+    /// Carries out the plan to its end, including the restarts that it requests.
     pub async fn carry_out(&mut self, plan: &Plan) -> io::Result<()> {
         while runner::carry_out(self, plan).await? == Ended::ForRestart {
             self.start();
@@ -100,7 +100,7 @@ impl<W: World> Model<W> {
         }
     }
 
-    /// True when it did what it is for.
+    /// Runs a program; returns true if it did its work.
     async fn run(&mut self, program: &Program) -> Result<bool, Failure> {
         let Some(run) = self.world.program(&program.argv) else { return Ok(true) };
         self.tell().await;
@@ -198,7 +198,7 @@ impl<W: World> Machine for Model<W> {
     }
 }
 
-/// What PowerShell says when a service does not come to run.
+/// PowerShell's message when a service does not come to run.
 const TIME_OUT: &str = r#"Exception calling "WaitForStatus" with "2" argument(s): "Time out has expired and the operation has not been completed.""#;
 
 fn not_in_time(program: &str, seconds: u32) -> Failure {

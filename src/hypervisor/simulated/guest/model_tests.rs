@@ -1,4 +1,4 @@
-//! What the model makes of a plan: whole, killed anywhere, and with something missing.
+//! The model with a whole plan, with a kill anywhere, and with something missing.
 
 use std::io;
 
@@ -19,7 +19,7 @@ fn plan(facts: &BootstrapFacts) -> Plan {
     render(facts).unwrap().plan
 }
 
-/// Where a runner is killed: while it writes down the nth time what it did. What it did since the time before is lost, or only that it did it.
+/// A kill during the runner's nth write. The kill loses all changes since the write before, or only the record of these changes.
 #[derive(Clone, Copy, Debug)]
 enum Kill {
     Undone(usize),
@@ -28,7 +28,7 @@ enum Kill {
 }
 
 impl Kill {
-    /// Before which write.
+    /// The write before which the kill happens.
     fn at(self) -> Option<usize> {
         match self {
             Self::Undone(at) | Self::Forgotten(at) => Some(at),
@@ -37,11 +37,11 @@ impl Kill {
     }
 }
 
-/// A cluster that lets everyone join, and a place to be kept that holds out until the kill.
+/// A cluster that lets everyone join, and storage that works until the kill.
 struct Place {
     kill: Kill,
     writes: usize,
-    /// As it was written last before the kill.
+    /// The state at the last write before the kill.
     kept: Kept,
     console: String,
 }
@@ -76,7 +76,7 @@ impl World for Place {
     }
 }
 
-/// Carries out the rest of the plan until the kill. Gives what is there then, and how often it was written down.
+/// Carries out the rest of the plan until the kill. Returns the remaining state and the number of writes.
 async fn carry_out(kept: Kept, plan: &Plan, kill: Kill) -> (Kept, usize) {
     let place = Place { kill, writes: 0, kept: kept.clone(), console: String::new() };
     let mut model = Model::new(kept, place);
@@ -96,7 +96,7 @@ fn image(facts: &BootstrapFacts) -> Image {
     if let Some(provider) = &facts.spec.kubelet.image_credential_provider {
         image.programs.extend(provider.providers.iter().map(|program| format!(r"{}\{}.exe", provider.directory, program.name)));
     }
-    // The program of the users' own step is in their image.
+    // The program of the user's own step is in the user's image.
     image.programs.push(r"C:\k\register.exe".into());
     image
 }
@@ -111,18 +111,18 @@ fn started(kept: Kept) -> Kept {
     model.kept
 }
 
-/// The machine as it is read again by another process, after another start of Windows if the power went.
+/// Another process reads the machine again, after another start of Windows if the power went off.
 fn again(kept: &Kept, power: bool) -> Kept {
     let kept: Kept = serde_json::from_slice(&serde_json::to_vec(kept).unwrap()).unwrap();
     if power { started(kept) } else { kept }
 }
 
-/// Kills at that place, goes on, and compares with a machine that was not killed.
+/// Kills at that write, continues, and compares with a machine that was not killed.
 async fn judge(facts: &BootstrapFacts, plan: &Plan, whole: &Kept, kill: Kill, power: bool) {
     judge_after(facts, plan, whole, kill, power, |_| ()).await;
 }
 
-/// As [`judge`], after something has hit by a fault what was remembered.
+/// As [`judge`], after a fault has damaged the journal.
 async fn judge_after(facts: &BootstrapFacts, plan: &Plan, whole: &Kept, kill: Kill, power: bool, hits: impl Fn(&mut Journal)) {
     let (mut killed, _) = carry_out(machine(facts), plan, kill).await;
     hits(&mut killed.journal);
@@ -161,7 +161,7 @@ async fn a_kill_anywhere_leads_to_the_same_end_and_runs_nothing_twice() {
             writes > plan.items.len() - 3,
             "every item and each restart is a place to be killed at, but those for programs that images need not have"
         );
-        // From the last write but one on the plan is finished.
+        // The plan is finished from the last write but one on.
         for at in 0..writes - 2 {
             for power in [false, true] {
                 judge(&facts, &plan, &whole, Kill::Undone(at), power).await;
@@ -171,7 +171,7 @@ async fn a_kill_anywhere_leads_to_the_same_end_and_runs_nothing_twice() {
     }
 }
 
-/// A file of zeros is no state: the plan begins again, on a machine where much of it is true. Without its markers alone, too.
+/// A file of zeros is no state: the plan begins again on a machine where much is true already. The same holds for lost markers alone.
 #[tokio::test(start_paused = true)]
 async fn a_state_that_is_lost_anywhere_leads_to_the_same_end() {
     for facts in [facts(), full()] {

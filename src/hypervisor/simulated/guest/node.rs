@@ -1,4 +1,4 @@
-//! The Node of a guest: what the kubelet would register from the rendered configuration and the VM's size. Pure.
+//! The Node of a guest, as the kubelet would register it from the rendered configuration and the VM's size. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::kubeadm::KubeletConfiguration;
 
-/// What a kubelet needs at every start; on the guest's disk from the join on.
+/// The kubelet's needs at every start; stored on the guest's disk by the join.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
     pub node: String,
     /// `https://host:port`.
     pub server: String,
-    /// Version of Kubernetes, e.g. `v1.36.3`; empty when the plan does not say.
+    /// The version of Kubernetes, e.g. `v1.36.3`; empty if the plan does not have it.
     pub version: String,
     pub labels: BTreeMap<String, String>,
     pub configuration: KubeletConfiguration,
@@ -30,11 +30,11 @@ pub struct Hardware<'a> {
     pub cpus: u32,
     pub memory_mib: u64,
     pub address: String,
-    /// UUID of the VM.
+    /// The UUID of the VM.
     pub uuid: String,
 }
 
-/// Product and build of a Windows Server image, by its name.
+/// The product and build of a Windows Server image, by its name.
 fn release(image: &str) -> (&'static str, &'static str) {
     match image {
         name if name.contains("2019") => ("Windows Server 2019 Datacenter", "10.0.17763"),
@@ -43,12 +43,12 @@ fn release(image: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Build of Windows in an image, by its name.
+/// The build of Windows in an image, by its name.
 pub fn build(image: &str) -> u32 {
     release(image).1.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
-/// The Node with its status, as it is registered at `now`.
+/// The Node with its status at its registration at `now`.
 pub fn node(kubelet: &Kubelet, hardware: &Hardware<'_>, now: Timestamp) -> Node {
     let (product, build) = release(hardware.image);
     let mut labels = kubelet.labels.clone();
@@ -129,7 +129,7 @@ struct Resources {
 }
 
 impl Resources {
-    /// What is left for pods: without the reserves and the eviction threshold.
+    /// The rest for pods: without the reserves and the eviction threshold.
     fn less(&self, configuration: &KubeletConfiguration) -> Self {
         let reserved = |key: &str, read: &dyn Fn(&str) -> u64| -> u64 {
             [&configuration.system_reserved, &configuration.kube_reserved]

@@ -1,22 +1,22 @@
-//! Which programs the runner runs to make an item true, and how long it waits for them: those that items.ps1, programs.ps1 and scripts.ps1
-//! give to `Invoke-Program`.
+//! The programs that the runner runs to make an item true, and their time limits: the same programs that items.ps1, programs.ps1 and
+//! scripts.ps1 give to `Invoke-Program`.
 
 use crate::bootstrap::plan::{FeatureState, Item, Kind, Protocol, Script};
 
-/// Seconds for programs of Windows that only set something.
+/// The time limit in seconds for programs of Windows that only set something.
 const SHORT: u32 = 60;
 
 /// A program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     pub argv: Vec<String>,
-    /// Most seconds that it may take.
+    /// The most seconds that the program may take.
     pub seconds: u32,
-    /// Exit codes that mean that it worked.
+    /// The exit codes that mean success.
     pub good: Vec<i32>,
 }
 
-/// In the order in which they are run. The first that fails is the last.
+/// The programs of an item in their order. The first failure ends the sequence.
 pub fn of(item: &Item) -> Vec<Program> {
     let program = |argv: &[&str], seconds: u32| Program { argv: argv.iter().map(|&word| word.to_owned()).collect(), seconds, good: vec![0] };
     match &item.kind {

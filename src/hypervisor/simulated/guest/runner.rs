@@ -1,5 +1,5 @@
-//! The runner of simulated guests: run.ps1 in Rust, for the model and for Wine alike. Items are taken from the first on at every
-//! start: test, act, test again. What it reports is held to recorded runs of run.ps1, see traces/README.md.
+//! The runner of simulated guests: run.ps1 in Rust, for the model and for Wine alike. Every start takes the items from the
+//! first on: test, act, test again. Recorded runs of run.ps1 verify its reports, see traces/README.md.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::bootstrap::plan::{Check, Item, Kind, Plan, REPORT_PLAN, state};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub message: String,
-    /// Data that are wrong stay wrong: that is no reason to try again.
+    /// No retry: wrong data stay wrong.
     pub last: bool,
 }
 
@@ -23,17 +23,17 @@ impl From<String> for Failure {
     }
 }
 
-/// The machine that the runner works on. What cannot be told of it is an error in words.
+/// The machine that the runner works on. A state that cannot be determined is an error with a message.
 pub trait Machine {
     fn journal(&mut self) -> &mut Journal;
 
-    /// Is the item true? Changes nothing.
+    /// Whether the item is true. Changes nothing.
     async fn is_true(&mut self, item: &Item) -> Result<bool, String>;
 
     /// Makes the item true, or tries to.
     async fn act(&mut self, item: &Item) -> Result<(), Failure>;
 
-    /// Takes away what the item left behind, with that program. It does not matter when that fails.
+    /// Removes the remains of an attempt at the item with that program. A failure does not matter.
     async fn undo(&mut self, item: &Item, argv: &[String]);
 
     async fn holds(&mut self, check: &Check) -> Result<bool, String>;
@@ -41,19 +41,19 @@ pub trait Machine {
     /// A value of the registry as text.
     async fn value(&mut self, key: &str, name: &str) -> Option<String>;
 
-    /// Says a line on the console.
+    /// Prints a line on the console.
     async fn say(&mut self, line: String);
 
-    /// Keeps everything so that another process can go on from here.
+    /// Stores everything so that another process can continue from here.
     async fn keep(&mut self) -> io::Result<()>;
 }
 
-/// How a run of the runner ended.
+/// The end of a run of the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Finished or failed; the journal says which.
     ForGood,
-    /// Windows is to be restarted.
+    /// Windows must be restarted.
     ForRestart,
 }
 
@@ -92,7 +92,7 @@ pub async fn carry_out<M: Machine>(machine: &mut M, plan: &Plan) -> io::Result<E
             }
         }
     }
-    // Before it is told: then the seed may go.
+    // The end is stored before it is reported: after the report the seed may be removed.
     end(machine, state::FINISHED).await?;
     let line = machine.journal().finish(&format!("{} items are true", plan.items.len())).line() + "\n";
     machine.say(line).await;
@@ -105,7 +105,7 @@ async fn end<M: Machine>(machine: &mut M, how: &str) -> io::Result<Ended> {
     Ok(Ended::ForGood)
 }
 
-/// All attempts of one item: `Invoke-PlanItem`.
+/// Makes all attempts of one item: `Invoke-PlanItem`.
 async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io::Result<Outcome> {
     if let Some(check) = &item.unless {
         match machine.holds(check).await {
@@ -153,18 +153,18 @@ async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io:
     Ok(Outcome::Failed(problem))
 }
 
-/// Undoes what an attempt before this one has left, also one that was killed.
+/// Undoes the remains of an earlier attempt, also of a killed attempt.
 async fn begin<M: Machine>(machine: &mut M, item: &Item) -> io::Result<()> {
     let undo: &[String] = if let Kind::Command { undo, .. } = &item.kind { undo } else { &[] };
     if machine.journal().is_begun(&item.id) && !undo.is_empty() {
         machine.undo(item, undo).await;
     }
     machine.journal().begin_item(&item.id);
-    // What needs no undoing need not be known to have begun.
+    // Without an undo program the begin need not be stored.
     if undo.is_empty() { Ok(()) } else { machine.keep().await }
 }
 
-/// A test that cannot be made says that the item is not true.
+/// Whether the item is true. A failed test counts as false.
 async fn is_true<M: Machine>(machine: &mut M, item: &Item) -> bool {
     machine.is_true(item).await.unwrap_or(false)
 }
@@ -174,12 +174,12 @@ async fn report<M: Machine>(machine: &mut M, item: &str, state: &str, code: u32,
     machine.say(line).await;
 }
 
-/// Before another attempt. run.ps1 waits longer: 5 s, then 10 s, up to a minute.
+/// The pause before another attempt. run.ps1 waits longer: 5 s, then 10 s, up to a minute.
 fn pause(attempt: u32) -> Duration {
     Duration::from_secs(1 << attempt.min(5))
 }
 
-/// What was found in place of what a check asks for: `Get-Finding`.
+/// The state that was found instead of the expected state of a check: `Get-Finding`.
 pub async fn finding<M: Machine>(machine: &mut M, mut check: &Check) -> String {
     while let Check::All(checks) = check {
         let mut failed = None;

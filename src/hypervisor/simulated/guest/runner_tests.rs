@@ -1,4 +1,4 @@
-//! What the runner says where no recorded run went: optional items, wrong data, limits of the plan.
+//! The runner's reports that no recorded run covers: optional items, wrong data, limits of the plan.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -12,15 +12,15 @@ use crate::bootstrap;
 use crate::bootstrap::plan::{Check, Item, Kind, Plan, When};
 use crate::vm::{FailureCode, GuestReport};
 
-/// A machine that does as it is told.
+/// A machine with scripted behaviour.
 #[derive(Default)]
 struct Puppet {
     journal: Journal,
-    /// How long an act takes.
+    /// The duration of an act.
     takes: Duration,
-    /// Items and files that are there.
+    /// The items and files that exist.
     there: BTreeSet<String>,
-    /// What becomes of the next acts; after that each does what it should.
+    /// The results of the next acts; later acts succeed.
     acts: VecDeque<Result<(), Failure>>,
     said: String,
 }
@@ -70,7 +70,7 @@ impl Machine for Puppet {
 }
 
 impl Puppet {
-    /// What was said since the last look, without numbers and sums of the lines.
+    /// The console output since the last call, without the numbers and checksums of the lines.
     fn heard(&mut self) -> Vec<String> {
         let said = std::mem::take(&mut self.said);
         let line = |line: &str| match GuestReport::parse(line) {
@@ -182,7 +182,7 @@ async fn restarts_and_minutes_are_limited() {
     let mut puppet = Puppet::default();
     assert_eq!(carry_out(&mut puppet, &plan(restart())).await.unwrap(), Ended::ForRestart);
     assert_eq!(puppet.heard(), ["settle reboot 0 restart 1 of 1"]);
-    // Another runner of the same start neither counts nor tells it again.
+    // Another runner of the same start neither counts nor reports the restart again.
     assert_eq!(carry_out(&mut puppet, &plan(restart())).await.unwrap(), Ended::ForRestart);
     assert_eq!((puppet.heard().len(), puppet.journal.reboots), (0, 1));
     puppet.journal.start();
@@ -202,7 +202,7 @@ fn minutes(number: u64) -> Duration {
     Duration::from_secs(60 * number)
 }
 
-/// The item that sets a wrong clock right must not be the one at which the plan's time is over, nor may a machine that was off have used it up.
+/// The plan's time must not run out at the item that corrects a wrong clock, and a machine that was off must not have used it up.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_plan_is_that_of_its_runners() {
     let (settle, restart) = (item("settle"), plan(vec![item("a"), Item { kind: Kind::Reboot { when: When::Pending }, ..item("settle") }, item("b")]));
@@ -214,7 +214,7 @@ async fn the_time_of_a_plan_is_that_of_its_runners() {
     puppet.there.insert(settle.id);
     assert_eq!(carry_out(&mut puppet, &restart).await.unwrap(), Ended::ForGood);
     assert_eq!(puppet.heard().last().unwrap(), "plan finished 0 3 items are true");
-    // What those before have used counts.
+    // The time of earlier runners counts.
     puppet.journal = serde_json::from_value(serde_json::to_value(&puppet.journal).unwrap()).unwrap();
     (puppet.journal.end, puppet.takes) = (None, minutes(6));
     let more = plan(vec![item("c"), item("d")]);
@@ -245,7 +245,7 @@ async fn what_a_killed_runner_has_begun_is_undone_first() {
     let mut puppet = Puppet::default();
     puppet.journal.begin_item("a");
     assert_eq!(heard(puppet, vec![command("a")]).await[..3], ["a started 0 attempt 1 of 2", "undo a", "a done 0 attempt 1"]);
-    // True when it was killed: what must be started after a change of it is.
+    // The item was true at the kill: this counts as a change, for the services that must be restarted after it.
     let mut puppet = Puppet { there: ["a".to_owned()].into(), ..Puppet::default() };
     puppet.journal.begin_item("a");
     let before = puppet.journal.next_moment();

@@ -1,6 +1,6 @@
-//! How a guest talks to the API server of its cluster: with no credentials, its token, or its certificate.
+//! A guest's connection to the API server of its cluster: with no credentials, its token, or its certificate.
 //!
-//! A connection lives as long as the work it was made for: a thousand guests that wait hold none.
+//! A connection lives as long as its task: a thousand waiting guests hold none.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use x509_parser::pem::Pem;
 use super::JoinError;
 use crate::causes::chain;
 
-/// Longest time without an answer.
+/// The longest time without an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the API server is and which CA vouches for it.
+/// The API server's address, and the CA that vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// `https://host:port`.
     pub url: String,
-    /// CA certificate, PEM; `None` only for the first look at cluster-info, whose content is checked instead.
+    /// CA certificate, PEM; `None` only for the first read of cluster-info, whose content is checked instead.
     pub ca_pem: Option<String>,
 }
 
-/// Who the guest says that it is.
+/// The identity that the guest presents.
 pub enum Credentials<'a> {
     Anonymous,
     Token(&'a SecretString),
@@ -41,7 +41,7 @@ impl Server {
             Some(pem) => config.root_cert = Some(certificates(pem).map_err(wrong)?),
             None => {
                 config.accept_invalid_certs = true;
-                // Else it reads all certificates of the system.
+                // Otherwise it reads all certificates of the system.
                 config.root_cert = Some(Vec::new());
             }
         }
@@ -56,7 +56,7 @@ impl Server {
         Client::try_from(config).map_err(|error| wrong(error.to_string()))
     }
 
-    /// What a failed request means to a reader of the guest's console.
+    /// Explains a failed request to a reader of the guest's console.
     pub fn explain(&self, what: &str, error: &kube::Error) -> JoinError {
         JoinError(match error {
             kube::Error::Api(status) if status.code == 401 => {
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// The status code with which the API server refused, if it answered.
+/// The status code of the API server's refusal, if it answered.
 pub fn refused(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
@@ -79,7 +79,7 @@ pub fn refused(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// DER of all certificates in a PEM text.
+/// The DER of all certificates in a PEM text.
 pub fn certificates(pem: &str) -> Result<Vec<Vec<u8>>, String> {
     let found: Result<Vec<_>, _> = Pem::iter_from_buffer(pem.as_bytes()).map(|block| block.map(|block| block.contents)).collect();
     match found {

@@ -1,4 +1,4 @@
-//! The model is held to what run.ps1 reported where it was run: for the same plan and the same faults, the same lines. See
+//! Compares the model with the reports of real runs of run.ps1: for the same plan and the same faults, the same lines. See
 //! traces/README.md.
 
 use std::collections::BTreeSet;
@@ -35,10 +35,10 @@ const RUNS: [(&str, &str); 15] = [
     ("plain-unattend", "plain-unattend"),
 ];
 
-/// Runs in which an item was given so many seconds, so that a program that hangs does not do so for long.
+/// Runs with a shorter time limit in seconds for an item, so that a hanging program does not hang long.
 const SHORTER: [(&str, &str, u32); 2] = [("dism-hangs", "containers-feature", 6), ("join-hangs", "join", 8)];
 
-/// What Wine, on which they were recorded, forgets at a start of Windows, so that the runner did it again; and why.
+/// The items that Wine, on which the runs were recorded, forgets at a start of Windows, so that the runner repeated them; and the reason.
 const FORGOTTEN: [(&str, &str); 3] = [
     ("time-zone", "Wine writes the host's into the registry at each start"),
     ("containerd-environment", "the security descriptors of keys are gone"),
@@ -58,14 +58,14 @@ fn plan(run: &str, name: &str) -> Plan {
     plan
 }
 
-/// What was on the machine beside what the simulator's images bring.
+/// The content of the recorded machine beside the simulator's images.
 #[derive(Deserialize)]
 struct Beside {
     programs: Vec<String>,
     features: Vec<String>,
 }
 
-/// The machine on which they were recorded, with the Windows that the plan is for.
+/// The machine of the recorded runs, with the Windows that the plan is for.
 fn image(plan: &Plan) -> Image {
     let beside: Beside = serde_json::from_str(&fs::read_to_string(traces().join("machine.json")).unwrap()).unwrap();
     let build = plan.items.iter().find_map(|item| if let Kind::Script(Script::Identity { build }) = item.kind { Some(build) } else { None });
@@ -77,11 +77,11 @@ fn image(plan: &Plan) -> Image {
 
 /// A line of `faults`.
 enum Fault {
-    /// `program|part of its arguments|exit code|seconds|times`: the program does nothing, for so long, and ends so.
+    /// `program|part of its arguments|exit code|seconds|times`: the program does no work, takes these seconds, and ends with this code.
     Program { name: String, part: String, run: Run, left: i32 },
     /// `fake/die-NAME=1`: the service ends while it starts.
     ServiceDies(String),
-    /// `fake/slow-NAME=MILLISECONDS`: until the service runs.
+    /// `fake/slow-NAME=MILLISECONDS`: the time until the service runs.
     ServiceIsSlow(String, Duration),
 }
 
@@ -98,7 +98,7 @@ impl Fault {
     }
 }
 
-/// What was around the recorded machine: programs and services that fail as they are told, and a cluster that lets everyone join.
+/// The surroundings of the recorded machine: programs and services with scripted failures, and a cluster that lets everyone join.
 struct Bench {
     faults: Vec<Fault>,
     console: String,
@@ -159,7 +159,7 @@ async fn modelled(directory: &Path, plan: &Plan) -> Vec<GuestReport> {
     model.world.console.lines().map(|line| GuestReport::parse(line).unwrap()).collect()
 }
 
-/// Without what was done again because Wine had forgotten it; that goes into `forgotten`.
+/// Drops the repeated reports of items that Wine had forgotten, and adds these items to `forgotten`.
 fn without_forgotten(reports: Vec<GuestReport>, forgotten: &mut BTreeSet<String>) -> Vec<GuestReport> {
     let mut done: Vec<(String, u32)> = Vec::new();
     let mut kept = Vec::new();
@@ -177,7 +177,7 @@ fn without_forgotten(reports: Vec<GuestReport>, forgotten: &mut BTreeSet<String>
     kept
 }
 
-/// All that is comparable: not the number of the line, which counts what Wine forgot.
+/// The comparable part of a report: without the number of the line, which counts the items that Wine forgot.
 fn line(report: &GuestReport) -> String {
     format!("{} {} {} {} {}", report.boot, report.item, report.state, report.code, report.message)
 }
@@ -203,8 +203,8 @@ async fn the_model_reports_what_the_runner_reported() {
     assert_eq!(forgotten, FORGOTTEN.map(|(item, _)| item.to_owned()).into(), "no exception that is not needed");
 }
 
-/// `make test-powershell` records runs of today's runner into the directory that CAPW_TRACES names: a folder each with `node.json`, `faults`
-/// and `report.log`. Messages are left out: they hold times.
+/// `make test-powershell` records runs of today's runner in the directory that CAPW_TRACES names: one folder per run with `node.json`,
+/// `faults` and `report.log`. Messages are left out: they hold times.
 #[tokio::test(start_paused = true)]
 #[allow(clippy::disallowed_methods, reason = "a test that is told where to look")]
 async fn the_model_reports_what_the_runner_reports_today() {

@@ -1,5 +1,5 @@
-//! What runs in a guest after power on: the start of Windows, the plan item by item, then the kubelet. Files below `disk/` and
-//! the console are all that it writes.
+//! The programs of a guest after power on: the start of Windows, the plan item by item, then the kubelet. They write only files
+//! below `disk/` and the console.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -22,33 +22,33 @@ use crate::bootstrap::read::{Delivered, Payload};
 use crate::hypervisor::simulated::record::{Home, replace};
 use crate::vm::FailureCode;
 
-/// Files on the disk.
+/// The files of key and certificate on the disk.
 pub const KEY: &str = "kubelet-client.key";
 pub const CERTIFICATE: &str = "kubelet-client.pem";
 const CA: &str = "ca.crt";
 const KUBELET: &str = "kubelet.json";
 const STATE: &str = "state.json";
-/// Code of reports about the plan as a whole.
+/// The code of reports about the plan as a whole.
 pub const INPUT: u32 = FailureCode::Input.number();
 
 pub fn registered(home: &Home) -> PathBuf {
     home.disk().join("registered")
 }
 
-/// Not into a directory that is gone: a removed VM stays removed.
+/// Appends to the console. Never creates the directory: a removed VM stays removed.
 fn append(home: &Home, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(home.console())?.write_all(bytes)
 }
 
 impl Guest {
-    /// From power on to the end of the plan, then the kubelet until the power goes.
+    /// Runs the plan after power on, then the kubelet until the power goes off.
     pub async fn live(&self) {
         if self.record.has(Fault::NoBoot) {
             return;
         }
         self.until(self.record.boots_at()).await;
         if let Err(error) = Box::pin(self.carry_out()).await {
-            // The disk failed: nothing can be kept, so nothing is done. A later start of the operator tries again.
+            // The disk failed: no state can be stored, so the guest does nothing. A later start of the operator tries again.
             debug!(vm = %self.record.vm, %error, "a simulated guest stopped");
             return;
         }
@@ -79,7 +79,7 @@ impl Guest {
             model.start();
         }
         match &payload {
-            // It may have lost its seed since.
+            // The VM may have lost its seed since.
             _ if model.kept.journal.finished() => {
                 if let Some(report) = model.kept.journal.untold() {
                     self.print(report.line() + "\n").await;
@@ -96,7 +96,7 @@ impl Guest {
         }
     }
 
-    /// Puts text on the console.
+    /// Prints text on the console.
     pub async fn print(&self, text: String) {
         if let Err(error) = self.files(move |home| append(home, text.as_bytes())).await {
             debug!(vm = %self.record.vm, %error, "a simulated guest cannot write to its console");
@@ -104,7 +104,7 @@ impl Guest {
     }
 }
 
-/// A VM of the simulator, as the model of its machine sees it.
+/// A VM of the simulator, as the model's surroundings.
 struct Vm<'a> {
     guest: &'a Guest,
     payload: Option<&'a Payload>,
@@ -136,7 +136,7 @@ impl World for Vm<'_> {
     }
 }
 
-/// Keeps what the kubelet needs at its next start.
+/// Stores the kubelet's needs for its next start.
 pub async fn keep(guest: &Guest, running: &Running) -> Result<(), JoinError> {
     write(guest, CA, running.server.ca_pem.clone().unwrap_or_default().into_bytes()).await?;
     let kubelet =
@@ -144,7 +144,7 @@ pub async fn keep(guest: &Guest, running: &Running) -> Result<(), JoinError> {
     write(guest, KUBELET, kubelet).await
 }
 
-/// Key and certificate on the disk.
+/// Reads key and certificate from the disk.
 pub async fn identity(guest: &Guest) -> Result<(Option<SecretString>, Option<String>), JoinError> {
     let read = guest.files(|home| Ok((text(home, KEY)?.map(SecretString::from), text(home, CERTIFICATE)?)));
     read.await.map_err(|error| JoinError(format!("the guest's disk cannot be read: {error}")))
@@ -161,7 +161,7 @@ pub async fn write(guest: &Guest, name: &'static str, bytes: Vec<u8>) -> Result<
     written.await.map_err(|error| JoinError(format!("{name} cannot be written to the guest's disk: {error}")))
 }
 
-/// The kubelet of a machine that joined, and whether this start of it registered its Node.
+/// Loads the kubelet of a machine that joined, and whether this start of it registered its Node.
 async fn load(guest: &Guest) -> io::Result<Option<(Running, bool)>> {
     let power_ons = guest.record.power_ons.to_string();
     let read = move |home: &Home| {
@@ -176,7 +176,7 @@ async fn load(guest: &Guest) -> io::Result<Option<(Running, bool)>> {
     guest.files(read).await
 }
 
-/// What `kubeadm reset` removes. Key and certificate lie outside its reach.
+/// Removes the files that `kubeadm reset` removes. Key and certificate lie outside its reach.
 fn forget_configuration(home: &Home) -> io::Result<()> {
     match fs::remove_file(home.disk().join(KUBELET)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -196,11 +196,11 @@ fn text(home: &Home, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// What Windows finds at its first start: the payload, and the name that it is given.
+/// Reads the seed as Windows does at its first start: the payload, and the machine's name.
 pub fn read_seed(home: &Home) -> Result<(Payload, String), JoinError> {
     let seed = home.seed().map_err(|error| JoinError(format!("what the machine was given cannot be read: {error}")))?;
     let seed = seed.ok_or_else(|| JoinError("the machine was given neither a config drive nor guestinfo".into()))?;
     let delivered = Delivered::of(&seed).map_err(|error| JoinError(format!("what the machine was given cannot be used: {error}")))?;
-    // What Windows calls itself when it is given no name.
+    // The name of Windows without a given name.
     Ok((delivered.payload, delivered.host_name.unwrap_or_else(|| "win-simulated".into())))
 }

@@ -1,4 +1,4 @@
-//! Checks on the disk of a simulated machine, and what the programs do that make them hold.
+//! Checks on the disk of a simulated machine, and the effects of programs that make them hold.
 
 use super::{Act, Disk, lower, value_name};
 use crate::bootstrap::paths;
@@ -16,7 +16,7 @@ impl Disk {
             Check::RegistryKey(key) => self.registry.keys().any(|name| name.starts_with(&value_name(key, ""))),
             Check::Port(port) => *port == 10_250 && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
             Check::Service(name) => running(name),
-            // An image is there once it was pulled; every other program that only looks finds all well.
+            // An image exists once it was pulled; every other program that only inspects succeeds.
             Check::Succeeds(argv) => {
                 let found = argv.first().is_some_and(|program| self.has_file(program));
                 found && (argv.iter().all(|word| word != "inspecti") || self.succeeds.contains(&argv.join(" ")))
@@ -39,7 +39,7 @@ impl Disk {
                 None => Act::Never("kubeadm join has no --config".into()),
             };
         }
-        // Any other program does what it is for, and asks for a restart if it may.
+        // Any other program succeeds, and requires a restart if it can.
         self.restart_pending |= !codes.restart.is_empty();
         if let Some(check) = check {
             self.come_true(check, moment);
@@ -47,7 +47,7 @@ impl Disk {
         Act::Done
     }
 
-    /// Makes the check hold, as far as a program can do that here.
+    /// Makes the check hold, as far as a program can do that in this model.
     fn come_true(&mut self, check: &Check, moment: u64) {
         match check {
             Check::File(path) => {
@@ -76,7 +76,7 @@ impl Disk {
                 _ => {}
             },
             Check::All(checks) => checks.iter().for_each(|check| self.come_true(check, moment)),
-            // It was installed.
+            // The program installed the service.
             Check::Service(name) => {
                 self.services.entry(lower(name)).or_default();
                 self.set_start(name, Start::Auto);

@@ -1,4 +1,4 @@
-//! What each kind of item means under Wine: what tells that it is true, and what makes it so. All kinds are here.
+//! The implementation of each kind of item under Wine: its test and its act. All kinds are here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -25,19 +25,19 @@ use crate::hypervisor::simulated::record::{remove_all, replace};
 const WINDOWS: &str = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion";
 const ENVIRONMENT: &str = r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Environment";
 
-/// What Wine has no place for: it is written down, so that it can be looked at.
+/// State without a place in Wine: it is recorded, so that it can be inspected.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Recorded {
     pub features: BTreeSet<String>,
     pub firewall: BTreeMap<String, Kind>,
-    /// By id of the item.
+    /// The scripts by id of the item.
     pub scripts: BTreeMap<String, Kind>,
     /// Commands without a check that ran, by id of the item.
     pub ran: BTreeMap<String, Kind>,
     pub tasks: BTreeMap<String, Vec<String>>,
     pub services: BTreeMap<String, Service>,
-    /// Digests of archives that were unpacked, by id of the item.
+    /// Digests of unpacked archives, by id of the item.
     pub unpacked: BTreeMap<String, String>,
     pub restart_pending: bool,
 }
@@ -50,7 +50,7 @@ pub struct Windows<'a> {
     pub services: &'a mut Services,
     pub plan: &'a Plan,
     pub kept: &'a mut Kept,
-    /// The moment at which it started, and with it the services that start by themselves.
+    /// The moment of the start of Windows and of its automatic services.
     pub started: u64,
     /// The moments at which the plan started services since then.
     pub services_started: BTreeMap<String, u64>,
@@ -58,7 +58,7 @@ pub struct Windows<'a> {
 
 type Found = Result<bool, String>;
 
-/// A service that Windows has and Wine lacks: what is done with it is recorded.
+/// Whether Windows has the service and Wine lacks it: acts on such a service are recorded.
 fn is_of_windows(service: &str) -> bool {
     image::TRIGGERED.iter().any(|own| own.eq_ignore_ascii_case(service))
 }
@@ -68,7 +68,7 @@ impl Windows<'_> {
         resolve(&self.disk.prefix(), windows).map_err(|error| error.0)
     }
 
-    /// Is it true? Changes nothing.
+    /// Whether the item is true. Changes nothing.
     pub async fn test(&self, item: &Item) -> Found {
         match &item.kind {
             Kind::Directory { paths, .. } => paths.iter().try_fold(true, |all, path| Ok(all && self.path(path)?.is_dir())),
@@ -120,7 +120,7 @@ impl Windows<'_> {
         }
     }
 
-    /// Makes it true, or tries to.
+    /// Makes the item true, or tries to.
     pub async fn make_true(&mut self, item: &Item) -> Result<(), Failure> {
         match &item.kind {
             Kind::Directory { paths, .. } => {
@@ -164,7 +164,7 @@ impl Windows<'_> {
                 }
                 fs::create_dir_all(&into).map_err(said(directory))?;
                 for file in files {
-                    // What runs keeps its file, and the name is free.
+                    // A running program keeps its file, and the name becomes free.
                     fs::remove_file(into.join(file)).or_else(missing).map_err(said(file))?;
                 }
                 self.machine.unpack(&archive, &into, *strip).await?;
@@ -216,7 +216,7 @@ impl Windows<'_> {
             Kind::Task { name, argv, .. } => {
                 self.kept.recorded.tasks.insert(name.clone(), argv.clone());
             }
-            // That of Wine does nothing: what it would leave is made here.
+            // Wine's certutil does nothing: this arm writes the result that certutil would leave.
             Kind::Command { argv, check: Some(Check::RegistryKey(key)), .. } if argv.first().is_some_and(|program| program == "certutil.exe") => {
                 registry::write(self.machine, key, "Origin", &RegistryData::String(item.id.clone())).await?;
             }
@@ -228,7 +228,7 @@ impl Windows<'_> {
             Kind::Command { argv, directory, exit_codes, check, .. } => {
                 let code = self.run(&item.id, argv, directory, item.seconds, exit_codes).await?;
                 self.kept.recorded.restart_pending |= exit_codes.restart.contains(&code);
-                // What leaves something behind is known by it, also when a kill came before this line.
+                // A command with a check is known by its result, also when a kill came before this line.
                 if check.is_none() {
                     self.kept.recorded.ran.insert(item.id.clone(), item.kind.clone());
                 }
@@ -286,13 +286,13 @@ impl Windows<'_> {
         }
     }
 
-    /// A file of the payload, from where the loader has put it.
+    /// Reads a file of the payload from the loader's directory.
     fn source(&self, source: &str) -> Result<Vec<u8>, String> {
         let path = format!(r"{}\{}", paths::PAYLOAD, source.replace('/', r"\"));
         fs::read(self.path(&path)?).map_err(said(&path))
     }
 
-    /// Runs a program to its end. What it prints goes to a file named after the item, its last line into the error.
+    /// Runs a program to its end. Its output goes to a file named after the item, its last line into the error.
     pub async fn run(&self, id: &str, argv: &[String], directory: &str, seconds: u32, codes: &ExitCodes) -> Result<i32, String> {
         let program = argv.first().map(String::as_str).unwrap_or_default();
         let log = self.disk.logs().join(format!("{id}.log"));
@@ -300,14 +300,14 @@ impl Windows<'_> {
         let number = self.disk.logs().join(format!("{id}.number"));
         let words: Vec<&str> = std::iter::once(CONSOLE).chain(argv.iter().map(String::as_str)).collect();
         let mut command = self.machine.windows(&self.path(directory)?, Some(&number), &words);
-        // Programs look for those beside them on the PATH: kubeadm asks "kubelet" for its version.
+        // Programs search the PATH for their neighbours: kubeadm runs "kubelet" for its version.
         command.env("WINEPATH", program.rsplit_once('\\').map_or("", |(beside, _)| beside));
         command.stdout(open().map_err(said(program))?).stderr(open().map_err(said(program))?).stdin(Stdio::null());
         let limit = Duration::from_secs(u64::from(seconds));
         let ended = tokio::time::timeout(limit, command.status()).await;
         match ended {
             Ok(Ok(status)) if codes.success.iter().chain(&codes.restart).any(|code| status.code() == Some(code & 0xff)) => {
-                // This host sees the low byte only.
+                // This host gets only the low byte of an exit code.
                 let code = codes.success.iter().chain(&codes.restart).find(|code| status.code() == Some(*code & 0xff));
                 Ok(code.copied().unwrap_or_default())
             }
@@ -325,7 +325,7 @@ impl Windows<'_> {
     }
 }
 
-/// The digest of these bytes by the algorithm of the digest that is expected, which is written before its colon.
+/// The digest of these bytes by the algorithm of the expected digest, which is written before its colon.
 fn digest_like(bytes: &[u8], expected: &str) -> String {
     if expected.starts_with("sha512:") {
         return format!("sha512:{}", HEXLOWER.encode(&Sha512::digest(bytes)));
@@ -345,13 +345,13 @@ fn missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// What a program said, without what its plan says no log may show.
+/// A program's output without the secrets that the plan bars from logs.
 fn redacted(text: &str, forms: &[String]) -> String {
     let forms = forms.iter().filter_map(|form| regex::Regex::new(form).ok());
     forms.fold(text.to_owned(), |text, form| form.replace_all(&text, "<secret>").into_owned())
 }
 
-/// What a program that failed said last: what it marks as an error, else its last line.
+/// The last output of a failed program: the line that it marks as an error, otherwise its last line.
 fn last_words(text: &str) -> &str {
     let lines = || text.lines().rev().filter(|line| !line.trim().is_empty());
     let error = lines().take(20).find(|line| line.contains("error: ") || line.contains("[ERROR"));

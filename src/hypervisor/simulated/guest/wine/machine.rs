@@ -1,7 +1,7 @@
-//! The machine under a Wine guest: namespaces of its own for processes, network, host name and mounts, and a cable to this host.
+//! The machine under a Wine guest: separate namespaces for processes, network, host name and mounts, and a cable to this host.
 //!
 //! Its first process waits for the end of its standard input, which this process holds: when the guest is switched off, and
-//! when the operator dies in whatever way, the kernel ends everything inside and takes the network away.
+//! when the operator dies in any way, the kernel ends everything inside and takes the network away.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -19,31 +19,31 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// The first process. Wine's server keeps its socket below /tmp, whatever it is told. The kubelet asks for the address of its name.
+/// The script of the first process. Wine's server always keeps its socket below /tmp. The kubelet resolves the address of its name.
 const FIRST: &str = r#"set -e
 sockets=/tmp/.wine-$(id -u); mkdir -p -m 700 "$sockets"; mount -t tmpfs -o mode=700 none "$sockets"
 printf '127.0.0.1 localhost\n%s %s\n' "$2" "$1" > "$sockets/hosts"; mount --bind "$sockets/hosts" /etc/hosts
 hostname "$1"; ip link set lo up
 echo ready; read -r _ || true"#;
-/// The network inside, once the cable is there.
+/// The script for the network inside, once the cable exists.
 const NETWORK: &str = r#"set -e
 ip address add "$1/24" dev eth0; ip link set eth0 up; ip route add default via "$2""#;
-/// One program inside: its number into a file if there is one, then the program itself in the directory.
+/// The script that runs one program inside: it writes its process number into a file if one is given, and runs the program in the directory.
 const ENTER: &str = r#"cd "$1"; if [ -n "$2" ]; then echo $$ > "$2"; fi; shift 2; exec "$@""#;
-/// Where Debian puts Wine; elsewhere it is found by its name.
+/// Debian's path of Wine; elsewhere Wine is found by its name.
 const WINE: &str = "/usr/lib/wine/wine64";
 const SERVER: &str = "/usr/lib/wine/wineserver";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Until the namespaces are there, and until they are gone.
+/// The time limit until the namespaces exist, and until they are gone.
 const SWITCH: Duration = Duration::from_secs(20);
 
-/// A machine that is on. Dropped, it loses its power.
+/// A machine that is on. Its drop cuts the power.
 #[derive(Debug)]
 pub struct Machine {
     first: Child,
     power: Option<ChildStdin>,
     pid: u32,
-    /// The Wine prefix: its disk and registry.
+    /// The Wine prefix: the machine's disk and registry.
     prefix: PathBuf,
     network: Vec<tokio::task::AbortHandle>,
 }
@@ -67,7 +67,7 @@ async fn run(program: &str, arguments: &[&str]) -> io::Result<()> {
 }
 
 impl Machine {
-    /// Makes the namespaces and the cable. `address` is the machine's, `vm` gives the cable its name on this host.
+    /// Creates the namespaces and the cable. `address` is the machine's address, `vm` gives the cable its name on this host.
     pub async fn switch_on(prefix: &Path, host_name: &str, vm: Uuid, address: Ipv4Addr) -> io::Result<Self> {
         let namespaces = ["--fork", "--pid", "--net", "--uts", "--ipc", "--mount", "--mount-proc", "--kill-child"];
         let mut first = Command::new("unshare")
@@ -97,11 +97,11 @@ impl Machine {
     async fn connect(&self, vm: Uuid, address: Ipv4Addr) -> io::Result<()> {
         let [a, b, c, d, ..] = *vm.as_bytes();
         let cable = format!("capw{a:02x}{b:02x}{c:02x}{d:02x}");
-        // This host is its gateway. Wine wants one with an address.
+        // This host is the machine's gateway. Wine needs a gateway with an address.
         let [x, y, z, last] = address.octets();
         let gateway = Ipv4Addr::new(x, y, z, if last == 1 { 2 } else { 1 }).to_string();
         let address = address.to_string();
-        // What a machine before it left: the kernel removes it a moment after the machine.
+        // The remains of an earlier machine: the kernel removes the cable a moment after the machine.
         let _ = run("ip", &["link", "delete", &cable]).await;
         run("ip", &["link", "add", &cable, "type", "veth", "peer", "name", "eth0", "netns", &self.pid.to_string()]).await?;
         run("ip", &["address", "add", &format!("{gateway}/32"), "dev", &cable]).await?;
@@ -113,7 +113,7 @@ impl Machine {
         run("ip", &["route", "replace", &format!("{address}/32"), "dev", &cable]).await
     }
 
-    /// Has this host's port on the loopback address answer inside as well.
+    /// Makes this host's port on the loopback address answer inside as well.
     pub async fn forward(&mut self, address: SocketAddr) -> io::Result<()> {
         let listener = self.network_inside(move || TcpListener::bind(address)).await?;
         listener.set_nonblocking(true)?;
@@ -133,10 +133,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs something on a thread whose network is the machine's.
+    /// Runs work on a thread whose network is the machine's.
     async fn network_inside<T: Send + 'static>(&self, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let network = format!("/proc/{}/ns/net", self.pid);
-        // A thread of its own, which ends with it: its network is not to be another task's.
+        // A separate thread, which ends with the work: no other task may get its network.
         let inside = move || {
             std::thread::Builder::new().spawn(move || {
                 move_into_link_name_space(File::open(network)?.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -147,7 +147,7 @@ impl Machine {
         joined.await.map_err(io::Error::other)?
     }
 
-    /// Does a GET of `http://host:port/path` inside answer with 200?
+    /// Whether a GET of `http://host:port/path` inside answers with 200.
     pub async fn answers(&self, url: &str) -> io::Result<bool> {
         let Some((authority, path)) = url.strip_prefix("http://").map(|rest| rest.split_once('/').unwrap_or((rest, ""))) else {
             return Err(io::Error::other(format!("a Wine guest can ask http:// addresses only, not {url}")));
@@ -164,14 +164,14 @@ impl Machine {
         Ok(asked.await.unwrap_or(false))
     }
 
-    /// Brings a file from inside, as Windows would: by that proxy or by none, checked against these authorities beside the host's.
+    /// Downloads a file from inside, as Windows would: by that proxy or directly, checked against these authorities and the host's.
     pub async fn download(&self, url: &str, to: &Path, proxy: Option<&str>, authorities: Option<&Path>, seconds: u32) -> Result<(), String> {
         let mut command = self.inside();
         command.args(["curl", "--silent", "--show-error", "--fail", "--location", "--max-time", &seconds.to_string(), "--output"]).arg(to);
         if let Some(authorities) = authorities {
             command.arg("--cacert").arg(authorities);
         }
-        // By a variable: arguments are seen by everybody.
+        // The proxy goes into a variable: every process can see arguments.
         command.arg("--").arg(url).envs(proxy.map(|proxy| ("ALL_PROXY", proxy)));
         ended("curl", command.output().await)
     }
@@ -183,13 +183,13 @@ impl Machine {
         ended("tar", command.output().await)
     }
 
-    /// Does something listen on that port inside?
+    /// Whether a program listens on that port inside.
     pub async fn listens(&self, port: u16) -> io::Result<bool> {
         let asked = self.network_inside(move || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(drop));
         Ok(asked.await.is_ok())
     }
 
-    /// A Unix program inside.
+    /// The command for a Unix program inside.
     fn inside(&self) -> Command {
         let pid = self.pid.to_string();
         let mut command = Command::new("nsenter");
@@ -207,7 +207,7 @@ impl Machine {
         self.prefix.join("drive_c")
     }
 
-    /// A Windows program inside, in a directory of this host. `number` is the file that its process number goes to, for [`Machine::kill`].
+    /// The command for a Windows program inside, in a directory of this host. `number` is the file for its process number, for [`Machine::kill`].
     pub fn windows(&self, directory: &Path, number: Option<&Path>, argv: &[impl AsRef<OsStr>]) -> Command {
         let wine = if Path::new(WINE).exists() { WINE } else { "wine64" };
         let number = number.map_or(OsStr::new(""), |path| path.as_os_str());
@@ -224,26 +224,26 @@ impl Machine {
         command
     }
 
-    /// Runs one of Wine's or our own small programs to its end: exit status and what it printed.
+    /// Runs a small program of Wine or of ours to its end; returns its exit status and its output.
     pub async fn tool(&self, argv: &[&str]) -> io::Result<(ExitStatus, String)> {
         let mut command = self.windows(&self.drive(), None, argv);
         let output = timeout(Duration::from_secs(90), command.output()).await.map_err(io::Error::other)??;
         Ok((output.status, String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n")))
     }
 
-    /// Ends a program by the file with its number; gone is as good.
+    /// Ends the program whose number is in the file; an ended program is no error.
     pub async fn kill(&self, number: &Path) -> io::Result<()> {
         let Ok(pid) = fs::read_to_string(number) else { return Ok(()) };
         self.inside().args(["kill", "-9", pid.trim()]).stderr(Stdio::null()).status().await?;
         fs::remove_file(number)
     }
 
-    /// Number of the process that holds the namespaces.
+    /// The number of the process that holds the namespaces.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Ends Windows in order, so that Wine writes its registry: a restart does, a cut of the power does not.
+    /// Shuts Windows down in order, so that Wine writes its registry: a restart does this, a power cut does not.
     pub async fn shut_down(&self) {
         let server = if Path::new(SERVER).exists() { SERVER } else { "wineserver" };
         let mut command = self.inside();

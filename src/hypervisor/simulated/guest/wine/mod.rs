@@ -1,9 +1,9 @@
-//! Guests of kind `Wine`: the plan is carried out with the Windows programs themselves, run by Wine in namespaces of their own. The
-//! kubelet, kubeadm, containerd and the service manager are real; what Wine lacks (features, firewall, tasks, containers) is written
-//! down. Needs Linux with root, iproute2 and Wine, and the programs that e2e/tools/windows/build.sh makes.
+//! Guests of kind `Wine`: the Windows programs themselves carry out the plan, run by Wine in separate namespaces. The
+//! kubelet, kubeadm, containerd and the service manager are real; the parts that Wine lacks (features, firewall, tasks, containers) are
+//! recorded. Needs Linux with root, iproute2 and Wine, and the programs that e2e/tools/windows/build.sh builds.
 //!
-//! Each item's own test says whether it is true, so that a cut at any moment, which may lose what Wine's registry has not written yet,
-//! is seen and made good.
+//! Each item's own test decides whether it is true, so that a cut at any moment, which may lose registry values that Wine has not written
+//! yet, is detected and repaired.
 
 mod items;
 mod machine;
@@ -42,27 +42,27 @@ use crate::bootstrap::plan::{REPORT_PLAN, state};
 use crate::bootstrap::read::Payload;
 use crate::hypervisor::simulated::record::{address, remove_all, replace};
 
-/// Wine's first start on a busy host.
+/// The time limit of Wine's first start on a busy host.
 const START: Duration = Duration::from_secs(120);
 
-/// What is kept beside the prefix.
+/// The state that is stored beside the prefix.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Kept {
     journal: Journal,
-    /// What the seed said of the machine: it may be gone once the plan is done.
+    /// The seed's data about the machine: the seed may be removed once the plan is done.
     known: Option<Known>,
     recorded: Recorded,
 }
 
-/// What every start of the machine needs to know.
+/// The data that every start of the machine needs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Known {
     host_name: String,
-    /// Version of the programs in its image.
+    /// The version of the programs in the image.
     kubernetes: String,
-    /// The API server's address if it is this host's own.
+    /// The API server's address if it is on this host.
     server: Option<SocketAddr>,
 }
 
@@ -76,12 +76,12 @@ impl Disk {
         self.directory.join("wine")
     }
 
-    /// What programs print.
+    /// The directory of the programs' output.
     fn logs(&self) -> PathBuf {
         self.directory.join("logs")
     }
 
-    /// Number of the process whose namespaces are the machine's, while it is on.
+    /// The file with the number of the process that holds the machine's namespaces, while the machine is on.
     fn pid(&self) -> PathBuf {
         self.directory.join("machine.pid")
     }
@@ -103,7 +103,7 @@ impl Disk {
     }
 }
 
-/// From power on until the power goes; when this returns, nothing of the guest runs any more.
+/// Runs from power on until the power goes off; after the return nothing of the guest runs any more.
 pub async fn live(guest: &Guest, power: &CancellationToken) {
     if guest.record.has(Fault::NoBoot) {
         return;
@@ -132,7 +132,7 @@ struct On {
 impl On {
     async fn switch_off(self) {
         let Self { services, machine } = self;
-        // Its tasks hold the machine.
+        // The tasks of the services hold the machine.
         drop(services);
         let mut machine = machine;
         loop {
@@ -200,11 +200,11 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
             on.switch_off().await;
         }
     }
-    // Windows runs until the power goes.
+    // Windows runs until the power goes off.
     std::future::pending().await
 }
 
-/// The disk with what its image brings, made at the first start.
+/// The disk with the content of its image, created at the first start.
 async fn insert_disk(guest: &Guest, disk: &Disk, kubernetes: &str) -> Result<(), JoinError> {
     let Some(programs) = guest.wine_programs.clone() else {
         return Err(JoinError("this process has no Windows programs for guests of kind Wine: start capw with --wine-programs=DIR".into()));
@@ -245,14 +245,14 @@ async fn boot(guest: &Guest, disk: &Disk, known: &Known, boot: u32) -> io::Resul
     Ok(on)
 }
 
-/// The API server's address if it is this host's own: inside the machine it answers there as well.
+/// The API server's address if it is on this host: the same address answers inside the machine as well.
 fn server_of(payload: &Payload) -> Option<SocketAddr> {
     let configuration = JoinConfiguration::read(payload.file(paths::JOIN_CONFIG)?).ok()?;
     let endpoint = configuration.discovery.bootstrap_token.api_server_endpoint.replace("localhost", "127.0.0.1");
     endpoint.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
 }
 
-/// Nothing can be done with this machine.
+/// Records that the machine has failed permanently.
 async fn fail(guest: &Guest, disk: &Disk, kept: &mut Kept, error: &JoinError) -> io::Result<()> {
     let report = kept.journal.report(REPORT_PLAN, state::FAILED, INPUT, &error.to_string());
     guest.print(report.line() + "\n").await;
@@ -260,8 +260,8 @@ async fn fail(guest: &Guest, disk: &Disk, kept: &mut Kept, error: &JoinError) ->
     disk.write(kept)
 }
 
-/// What the loader does: the payload goes to the disk once, its secrets too, and the runner takes it from there. The stamp comes
-/// last, as there, so that what was cut is unpacked again.
+/// Does the loader's work: unpacks the payload and its secrets once, for the runner. The stamp is written
+/// last, as by the loader, so that an interrupted unpack is repeated.
 fn unpack(prefix: &Path, payload: &Payload) -> io::Result<()> {
     let at = |path: &str| prefix::resolve(prefix, path).map_err(io::Error::other);
     let digest = payload.files.iter().fold(Sha256::new(), |all, (name, bytes)| all.chain_update(name).chain_update(bytes));

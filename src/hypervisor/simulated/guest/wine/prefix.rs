@@ -1,4 +1,4 @@
-//! The disk of a Wine guest: a copy of the prepared prefix, in which big files are links, and what its image brings.
+//! The disk of a Wine guest: a copy of the prepared prefix, in which big files are links, with the content of its image.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,13 +7,13 @@ use super::registry::HEADER;
 use crate::bootstrap::paths;
 use crate::hypervisor::simulated::guest::JoinError;
 
-/// The prepared prefix among the programs; e2e/tools/windows/build.sh makes it.
+/// The prepared prefix among the programs; e2e/tools/windows/build.sh builds it.
 const PREPARED: &str = "wine-prefix";
 const CONTAINERD: &str = "containerd";
 
-/// A Windows release as it describes itself in the registry.
+/// A Windows release as the registry describes it.
 struct Release {
-    /// Part of an image's name.
+    /// The part of an image's name that selects the release.
     year: &'static str,
     build: &'static str,
     revision: u32,
@@ -26,14 +26,14 @@ const RELEASES: [Release; 3] = [
     Release { year: "2025", build: "26100", revision: 2314 },
 ];
 
-/// Links or copies what the prepared prefix has. Files that Wine writes in place must not be shared.
+/// Links or copies the content of the prepared prefix. Files that Wine writes in place must not be shared.
 pub fn make(programs: &Path, prefix: &Path) -> Result<(), JoinError> {
     let from = programs.join(PREPARED);
     if !from.join("drive_c").is_dir() {
         return Err(JoinError(format!("{} does not exist: e2e/tools/windows/build.sh makes it, where Wine is installed", from.display())));
     }
     let wrong = |error: io::Error| JoinError(format!("the disk of the Wine guest cannot be made from {}: {error}", from.display()));
-    // One that was cut short.
+    // The directory may be the remains of an interrupted copy.
     let part = prefix.with_extension("part");
     super::super::super::record::remove_all(&part).map_err(wrong)?;
     copy(&from, &part).map_err(wrong)?;
@@ -58,7 +58,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A link where it may be shared and both are on one file system, else a copy.
+/// Creates a link if the file may be shared and both places are on one file system, otherwise a copy.
 fn place(from: &Path, to: &Path, shared: bool) -> io::Result<()> {
     if shared && fs::hard_link(from, to).is_ok() {
         return Ok(());
@@ -66,8 +66,8 @@ fn place(from: &Path, to: &Path, shared: bool) -> io::Result<()> {
     fs::copy(from, to).map(|_| ())
 }
 
-/// Puts the programs of the node onto the disk, as an image does that has them: Kubernetes of the plan's version, and the containerd
-/// that the image's name says (`…containerd-1.7…`), else the newest.
+/// Installs the programs of the node on the disk, as an image with these programs has them: Kubernetes of the plan's version, and the
+/// containerd that the image's name selects (`…containerd-1.7…`), otherwise the newest.
 pub fn install(programs: &Path, prefix: &Path, image: &str, kubernetes: &str) -> Result<(), JoinError> {
     let kubernetes = kubernetes.trim_start_matches('v');
     let line = image.split_once("containerd-").map(|(_, line)| line.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default());
@@ -110,7 +110,7 @@ fn newest(programs: &Path, line: &str) -> Result<String, JoinError> {
     })
 }
 
-/// What Windows and the firmware say about the machine, as a file for `reg import`: read by the kubelet at each start.
+/// The machine's description by Windows and the firmware, as a file for `reg import`: the kubelet reads it at each start.
 pub fn description(image: &str, uuid: uuid::Uuid, boot: u32) -> String {
     let release = RELEASES.iter().find(|release| image.contains(release.year)).unwrap_or(&RELEASES[1]);
     let Release { year, build, revision } = release;
@@ -126,7 +126,7 @@ pub fn description(image: &str, uuid: uuid::Uuid, boot: u32) -> String {
     )
 }
 
-/// Where a path of Windows (`C:\k\kubelet.exe`) lies on this host. Upper and lower case do not count for what exists.
+/// The path on this host of a path of Windows (`C:\k\kubelet.exe`). The case does not matter for existing files.
 pub fn resolve(prefix: &Path, windows: &str) -> Result<PathBuf, JoinError> {
     let inside = windows.strip_prefix("C:\\").or_else(|| windows.strip_prefix("c:\\"));
     let inside = inside.ok_or_else(|| JoinError(format!("{windows} is not a path on drive C:, the only one of a Wine guest")))?;

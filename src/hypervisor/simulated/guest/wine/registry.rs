@@ -1,11 +1,11 @@
-//! The registry of a Wine guest: read by `reg query`, written by `reg import` of a file, so that no value becomes an argument.
+//! The registry of a Wine guest: `reg query` reads it, and `reg import` of a file writes it, so that no value becomes an argument.
 
 use std::fs;
 
 use super::machine::Machine;
 use crate::bootstrap::plan::RegistryData;
 
-/// Type and data of a value as `reg` shows them: `REG_DWORD`, `0x10`; several texts are joined by `\0`.
+/// The type and data of a value as `reg` shows them: `REG_DWORD`, `0x10`; several texts are joined by `\0`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Value {
     pub kind: String,
@@ -13,7 +13,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// How the data of an item shows.
+    /// Converts an item's data to the form of `reg`.
     pub fn of(data: &RegistryData) -> Self {
         let (kind, data) = match data {
             RegistryData::String(text) => ("REG_SZ", text.clone()),
@@ -24,7 +24,7 @@ impl Value {
         Self { kind: kind.into(), data }
     }
 
-    /// As a check compares it: numbers in decimal, several texts joined by blanks.
+    /// The value's text as a check compares it: numbers in decimal, several texts joined by blanks.
     pub fn text(&self) -> String {
         match self.kind.as_str() {
             "REG_DWORD" => {
@@ -36,7 +36,7 @@ impl Value {
     }
 }
 
-/// A value; `None` when there is no such key or name. An empty name is the key's default value.
+/// Reads a value; `None` if the key or name does not exist. An empty name is the key's default value.
 pub async fn read(machine: &Machine, key: &str, name: &str) -> Result<Option<Value>, String> {
     let key = native(key);
     let (argv, shown) =
@@ -52,7 +52,7 @@ fn parse(text: &str, name: &str) -> Option<Value> {
     Some(Value { kind: kind.to_owned(), data: data.to_owned() })
 }
 
-/// Is there such a key?
+/// Whether the key exists.
 pub async fn has_key(machine: &Machine, key: &str) -> Result<bool, String> {
     let (status, _) = machine.tool(&["reg", "query", &native(key)]).await.map_err(|error| format!("reg query: {error}"))?;
     Ok(status.success())
@@ -66,7 +66,7 @@ pub async fn write(machine: &Machine, key: &str, name: &str, data: &RegistryData
 /// Imports a `.reg` file.
 pub async fn import(machine: &Machine, document: &str) -> Result<(), String> {
     let file = machine.drive().join("windows/temp/import.reg");
-    // The byte order mark says that it is UTF-16.
+    // The byte order mark declares UTF-16.
     let bytes: Vec<u8> = std::iter::once(0xfeff).chain(document.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     fs::write(&file, bytes).map_err(|error| format!("{}: {error}", file.display()))?;
     let imported = machine.tool(&["reg", "import", r"C:\windows\temp\import.reg"]).await;
@@ -98,12 +98,12 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// UTF-16, little end first.
+/// The text as UTF-16 bytes, little-endian.
 fn hexadecimal(text: &str) -> String {
     text.encode_utf16().flat_map(u16::to_le_bytes).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(",")
 }
 
-/// `HKLM:\…` of PowerShell as `reg` writes it.
+/// Converts PowerShell's `HKLM:\…` to the form of `reg`.
 fn native(key: &str) -> String {
     key.replacen(":\\", "\\", 1)
 }

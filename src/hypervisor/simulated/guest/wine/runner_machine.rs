@@ -1,4 +1,4 @@
-//! A Wine guest as the runner sees it.
+//! A Wine guest as the runner's machine.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::bootstrap::plan::{Check, ExitCodes, Item, Kind};
 use crate::hypervisor::simulated::guest::journal::Journal;
 use crate::hypervisor::simulated::guest::runner::{self, Failure, Machine};
 
-/// Between two looks at what is waited for.
+/// The time between two checks of an awaited condition.
 const POLL: Duration = Duration::from_millis(500);
 
 impl Machine for Windows<'_> {

@@ -1,5 +1,5 @@
-//! The services of a Wine guest. Wine's service manager keeps their configuration and runs them; what it does not do is done here:
-//! starting them with their dependencies, and again after a failure as their failure actions say.
+//! The services of a Wine guest. Wine's service manager keeps their configuration and runs them; this module adds the functions that it
+//! lacks: starting services with their dependencies, and restarting them after a failure according to their failure actions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,11 +25,11 @@ use crate::bootstrap::plan::Start;
 pub const CONSOLE: &str = r"C:\windows\console.exe";
 const SERVICE: &str = r"C:\windows\service.exe";
 const HOLD: &str = r"C:\windows\hold.exe";
-/// Services that find out whether Windows' own service manager started them, and do not recognise Wine's: they run as plain
-/// programs with the command line of their service. With the pipe that each opens.
+/// Services that check whether Windows' own service manager started them, and do not recognise Wine's: they run as plain
+/// programs with the command line of their service. Each has the name of the pipe that it opens.
 const PLAIN: [(&str, &str); 1] = [("containerd", paths::CRI_PIPE)];
 
-/// A service as the plan wants it.
+/// A service as the plan requires it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Service {
@@ -63,11 +63,11 @@ impl Service {
 /// The service manager of one start of the machine.
 pub struct Services {
     machine: Arc<Machine>,
-    /// Directory for what programs print.
+    /// The directory of the programs' output.
     logs: PathBuf,
-    /// By name; those that were started.
+    /// The tasks of the started services, by name.
     running: BTreeMap<String, AbortHandle>,
-    /// By name of the pipe: true once it is there.
+    /// By name of the pipe: true once the pipe exists.
     pipes: BTreeMap<String, watch::Receiver<bool>>,
 }
 
@@ -82,7 +82,7 @@ impl Services {
         Self { machine, logs, running: BTreeMap::new(), pipes: BTreeMap::new() }
     }
 
-    /// Is it configured like this?
+    /// Whether the service has this configuration.
     pub async fn is_set(&self, name: &str, wanted: &Service) -> Result<bool, String> {
         let (status, text) = self.tool(&["show", name]).await?;
         let mut lines = text.lines().skip(1);
@@ -106,7 +106,7 @@ impl Services {
         Ok(text.lines().next() == Some("running"))
     }
 
-    /// Starts it, after stopping it if it runs, and what it depends on. From then on it is started again after failures.
+    /// Starts the service and its dependencies, after stopping the service if it runs. From then on it is restarted after failures.
     pub async fn start(&mut self, name: &str, all: &BTreeMap<String, Service>) -> Result<(), String> {
         let service = all.get(name).ok_or_else(|| format!("the service {name} does not exist"))?.clone();
         for needed in &service.depends_on {
@@ -135,7 +135,7 @@ impl Services {
         Ok(())
     }
 
-    /// What starts with Windows, in the order of its dependencies. Wine writes its registry now and then only: a cut of the power
+    /// Starts the automatic services in the order of their dependencies. Wine writes its registry only now and then: a power cut
     /// loses services that Windows would have kept, so they are defined again first.
     pub async fn start_automatic(&mut self, all: &BTreeMap<String, Service>) -> Result<(), String> {
         for (name, service) in all {
@@ -151,7 +151,7 @@ impl Services {
         Ok(())
     }
 
-    /// Did the pipe appear?
+    /// Whether the pipe appears within two seconds.
     pub async fn pipe(&self, name: &str) -> Result<bool, String> {
         let there = self.pipes.get(name).ok_or_else(|| format!("no service that runs opens the pipe {name}"))?;
         let mut there = there.clone();
@@ -180,7 +180,7 @@ async fn tool(machine: &Machine, words: &[&str]) -> Result<(bool, String), Strin
     Ok((status.success(), text))
 }
 
-/// Starts the program of a service. What it prints beside its log goes to a file of its name.
+/// Starts the program of a service. Its output beside its log goes to a file of its name.
 async fn plain_program(machine: &Machine, logs: &Path, number: &Path, name: &str, service: &Service) -> io::Result<Child> {
     let words = winsplit::split(&service.command_line);
     let argv: Vec<&str> = [CONSOLE, "--none"].into_iter().chain(words.iter().map(String::as_str)).collect();
@@ -191,7 +191,7 @@ async fn plain_program(machine: &Machine, logs: &Path, number: &Path, name: &str
     machine.windows(&machine.drive(), Some(number), &argv).envs(variables).stdout(output.try_clone()?).stderr(output).spawn()
 }
 
-/// Waits for the end of a plain program and starts it again, until the machine goes. Holds its pipe: see hold.c.
+/// Waits for the end of a plain program and restarts it, until the machine is off. Holds its pipe: see hold.c.
 #[allow(clippy::too_many_arguments)]
 async fn keep_plain(
     machine: &Machine,
@@ -226,7 +226,7 @@ async fn keep_plain(
     }
 }
 
-/// Waits for failures of a service and starts it again, until the machine goes. One that was stopped well stays so.
+/// Waits for failures of a service and restarts it, until the machine is off. A service that was stopped on purpose stays stopped.
 async fn keep(machine: &Machine, name: &str, service: &Service) {
     let mut failures = Failures::default();
     loop {
@@ -234,7 +234,7 @@ async fn keep(machine: &Machine, name: &str, service: &Service) {
         let ended = machine.windows(&machine.drive(), None, &argv).stderr(Stdio::null()).output().await;
         let code = ended.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
         if code == "0" {
-            // It was stopped on purpose, and may be started again.
+            // The service was stopped on purpose, and may be started again.
             sleep(Duration::from_secs(1)).await;
             continue;
         }
@@ -243,7 +243,7 @@ async fn keep(machine: &Machine, name: &str, service: &Service) {
     }
 }
 
-/// The count of the service manager: which delay comes next.
+/// The failure count of the service manager, which selects the next delay.
 #[derive(Default)]
 struct Failures {
     count: usize,
