@@ -6,9 +6,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::gate::paused_condition;
 use crate::api::condition::{self, ConditionType, Desired};
 
+/// Returns the conditions and the `observedGeneration` of the next status: `said` on top of the stored ones.
+pub fn carry_over(
+    stored: &[Condition],
+    stored_generation: Option<i64>,
+    said: &[Desired],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> (Vec<Condition>, Option<i64>) {
+    let next = conditions(stored, said, generation, now);
+    let generation = observed(&next, generation, stored_generation);
+    (next, generation)
+}
+
 /// Applies `said` to `current`. If `said` has any condition, Paused is reported too. The other conditions hold for the present generation as well,
 /// because the decision has seen it.
-pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+fn conditions(current: &[Condition], said: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     if let [only] = said
         && still_paused(current, only)
     {
@@ -26,7 +39,7 @@ pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i6
 }
 
 /// Returns the observed generation of a status with these conditions. It does not change while the object is paused or has no conditions.
-pub fn observed(conditions: &[Condition], generation: Option<i64>, before: Option<i64>) -> Option<i64> {
+fn observed(conditions: &[Condition], generation: Option<i64>, before: Option<i64>) -> Option<i64> {
     if conditions.is_empty() || condition::is_true(conditions, ConditionType::Paused) { before } else { generation }
 }
 

@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use self::gate::Kept;
-pub use crate::vm::DriverError;
+pub use crate::vm::{DriverError, Endpoint};
 
 use crate::api::name::VmUuid;
 use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode, VmSpec};
@@ -123,20 +123,6 @@ pub enum DriverStep {
     Failed { journal: Journal, error: DriverError },
     /// Something was changed: poll again.
     Changed,
-}
-
-/// The facts that an endpoint reports about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The identity of the hypervisor, which lasts as long as its VMs: another id means another or a reinstalled hypervisor.
-    pub id: String,
-    pub version: String,
-    pub cpus: Option<i64>,
-    pub memory_mib: Option<u64>,
-    /// The permissions that the credentials lack, each with its purpose.
-    pub lacks: Vec<String>,
-    /// Why the endpoint cannot run VMs as its settings require, with the observation and the remedy.
-    pub unfit: Option<String>,
 }
 
 /// Whether an image boots with the firmware that a machine requires, each with the reason.

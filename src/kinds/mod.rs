@@ -23,7 +23,7 @@ mod machine_template;
 #[cfg(test)]
 mod model;
 pub mod pool;
-pub mod run;
+mod run;
 pub(crate) mod shared;
 pub mod windows_cluster;
 

@@ -1,6 +1,7 @@
 //! THE TYPES OF A VM that decisions and drivers share.
 
 mod driver_error;
+mod endpoint;
 mod failure_code;
 mod report;
 
@@ -11,6 +12,7 @@ use std::net::IpAddr;
 use sha2::{Digest, Sha256};
 
 pub use self::driver_error::{DriverError, Thing};
+pub use self::endpoint::Endpoint;
 pub use self::failure_code::FailureCode;
 pub use self::report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 use crate::api::name::{HostName, VmUuid};

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::bootstrap_config::{BootstrapInitialization, WindowsBootstrapConfig, WindowsBootstrapConfigStatus};
 use crate::api::condition::Desired;
-use crate::domain::conditions::{conditions, observed, whole_second};
+use crate::domain::conditions::{carry_over, whole_second};
 
 /// A bootstrap token as it is reported: its public half, creation and expiry.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ pub fn status(
     now: Timestamp,
 ) -> WindowsBootstrapConfigStatus {
     let mut status = object.status.clone().unwrap_or_default();
-    status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
-    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
+    (status.conditions, status.observed_generation) =
+        carry_over(&status.conditions, status.observed_generation, said, object.metadata.generation, now);
     if let Some(secret) = secret {
         status.data_secret_name = Some(secret.to_owned());
         status.initialization = Some(BootstrapInitialization { data_secret_created: Some(true) });

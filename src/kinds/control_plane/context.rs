@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::clients::Clients;
-use super::decide::{Answer, status};
+use super::decide::Answer;
+use super::report;
 use crate::api::control_plane::ExternalControlPlane;
 use crate::domain::decision::Decision;
 use crate::engine::caches::Caches;
@@ -11,7 +12,7 @@ use crate::engine::management::Management;
 use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::engine::workload_clusters::WorkloadClusters;
 
-pub(super) const MANAGER: &str = "capw-externalcontrolplane";
+const MANAGER: &str = "capw-externalcontrolplane";
 
 #[derive(Clone)]
 pub struct Context {
@@ -27,7 +28,7 @@ pub(super) async fn report_status<S>(
     said: &Decision<S>,
     answer: Option<&Answer>,
 ) -> Result<Outcome, ReconcileError> {
-    let next = status(object, &said.conditions, answer, ctx.management.now());
+    let next = report::status(object, &said.conditions, answer, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(said.requeue_after))
 }

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus, FINALIZER, StatusVersion};
-use crate::domain::conditions::{conditions, observed};
+use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
 use crate::domain::decision::Decision;
 use crate::domain::gate::{has_finalizer, paused, paused_condition};
 
@@ -167,7 +164,7 @@ fn version_reached(wanted: Option<&str>, answered: &str) -> Desired {
 
 /// The version in the form that Cluster API compares with `spec.version` and with the version of Machines. Cluster API sorts `v1.35.2-eks-1a2b3c`
 /// before `v1.35.2`, and treats a control plane with a lower version than the desired one as being upgraded, without end.
-fn comparable(answered: &str, wanted: Option<&str>) -> String {
+pub(super) fn comparable(answered: &str, wanted: Option<&str>) -> String {
     let release = answered.split(['-', '+']).next().unwrap_or(answered);
     match wanted {
         Some(wanted) if wanted == answered || wanted.split(['-', '+']).next() == Some(release) => wanted.to_owned(),
@@ -183,27 +180,14 @@ fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
     ))
 }
 
-/// The next status of an ExternalControlPlane. `answer` is set once the API server has answered.
-pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<&Answer>, now: Timestamp) -> ExternalControlPlaneStatus {
-    let mut status = object.status.clone().unwrap_or_default();
-    status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
-    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
-    status.external_managed_control_plane = Some(true);
-    if let Some(answer) = answer {
-        status.initialization = Some(ControlPlaneInitialization { control_plane_initialized: Some(true) });
-        let version = comparable(&answer.version, object.spec.version.as_deref());
-        status.versions = vec![StatusVersion { version: version.clone() }];
-        status.version = Some(version);
-        status.checked_kubeconfig = Some(answer.digest.clone());
-        status.cluster_uid = answer.uid.clone().or(status.cluster_uid);
-    }
-    status
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use jiff::Timestamp;
     use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::control_plane::StatusVersion;
+    use crate::kinds::control_plane::report::status;
 
     #[test]
     fn another_cluster_behind_the_kubeconfig_is_refused_before_core_sees_it() {

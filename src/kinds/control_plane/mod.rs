@@ -4,6 +4,7 @@ mod clients;
 mod context;
 pub mod decide;
 mod reconcile;
+pub mod report;
 mod rights;
 mod secrets;
 mod triggers;

@@ -73,7 +73,7 @@ pub(super) async fn observe(ctx: &Context, object: &WindowsHypervisor, machines:
     Ok(Seen { endpoint, unfit, used, leftovers, orphans, tick: driver.caps().tick })
 }
 
-pub(super) fn used(rows: &[Row]) -> HypervisorUse {
+fn used(rows: &[Row]) -> HypervisorUse {
     HypervisorUse {
         machines: i64::try_from(rows.len()).unwrap_or(i64::MAX),
         cpus: rows.iter().map(|row| i64::from(row.cpus)).sum(),

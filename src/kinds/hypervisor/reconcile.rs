@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::context::{Context, MANAGER};
+use super::context::{Context, report_status};
 use super::decide::listing::{failed, is_to_forget, is_used_by, may_be_used_by};
-use super::observe::{Seen, observe};
+use super::observe::observe;
 use super::orphans;
-use super::report::{self, Described};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
@@ -23,7 +22,7 @@ pub const FINALIZER: &str = "windowshypervisor.infrastructure.cluster.x-k8s.io";
 pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let (ctx, object) = (&ctx, &*object);
     if let Some(why) = paused(&object.metadata, None) {
-        return report_status(ctx, object, &Decision::new(()).with_condition(paused_condition(Some(why))), None).await;
+        return report_status(ctx, object, &Decision::new(()).with_condition(paused_condition(Some(why))), None, None).await;
     }
     let namespace = object.namespace().unwrap_or_default();
     let unreadable = ctx.caches.windows_machines.unreadable(&namespace);
@@ -42,7 +41,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         Ok(seen) => {
             let said = orphans::look_after(ctx, object, &seen.orphans).await?;
             let decision = said.into_iter().fold(seen.said_of(object), Decision::with_condition);
-            report_status(ctx, object, &decision, Some(seen)).await
+            report_status(ctx, object, &decision, seen.endpoint, Some(seen.used)).await
         }
         Err(error) => {
             let key = ObjectKey::of(&object.metadata);
@@ -54,7 +53,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
                 ctx.hypervisors.drivers.forget(&key);
             }
             let failures = ctx.hypervisors.inventories.failed(&key, error.to_string());
-            report_status(ctx, object, &failed(object, &error, failures), None).await
+            report_status(ctx, object, &failed(object, &error, failures), None, None).await
         }
     }
 }
@@ -75,14 +74,6 @@ async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, R
     ctx.hypervisors.inventories.forget(&key);
     ctx.hypervisors.logins.forget(&key);
     Ok(Outcome::done())
-}
-
-async fn report_status(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, seen: Option<Seen>) -> Result<Outcome, ReconcileError> {
-    let (endpoint, used) = seen.map(|seen| (seen.endpoint, seen.used)).unzip();
-    let described = endpoint.flatten().map(|e| Described { id: e.id, version: e.version, cpus: e.cpus, memory_mib: e.memory_mib });
-    let next = report::status(object, &decision.conditions, described, used, ctx.management.now());
-    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(decision.requeue_after))
 }
 
 #[cfg(test)]

@@ -4,34 +4,26 @@ use jiff::Timestamp;
 
 use crate::api::condition::Desired;
 use crate::api::hypervisor::{HypervisorCapacity, HypervisorUse, WindowsHypervisor, WindowsHypervisorStatus};
-use crate::domain::conditions::{conditions, observed};
+use crate::domain::conditions::carry_over;
+use crate::vm::Endpoint;
 
-/// The endpoint's description of itself.
-pub struct Described {
-    pub id: String,
-    pub version: String,
-    pub cpus: Option<i64>,
-    pub memory_mib: Option<u64>,
-}
-
-/// The next status. Values that were not read this time stay: `described` and `used` are `None` when the endpoint was not queried or did not answer.
+/// The next status. Values that were not read this time stay: `endpoint` and `used` are `None` when the endpoint was not queried or did not answer.
 pub fn status(
     object: &WindowsHypervisor,
     said: &[Desired],
-    described: Option<Described>,
+    endpoint: Option<Endpoint>,
     used: Option<HypervisorUse>,
     now: Timestamp,
 ) -> WindowsHypervisorStatus {
     let mut next = object.status.clone().unwrap_or_default();
-    next.conditions = conditions(&next.conditions, said, object.metadata.generation, now);
-    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
+    (next.conditions, next.observed_generation) = carry_over(&next.conditions, next.observed_generation, said, object.metadata.generation, now);
     next.driver = object.spec.driver().map(str::to_owned);
     next.used = used.or(next.used);
-    if let Some(described) = described {
-        next.endpoint_id.get_or_insert(described.id);
-        let memory = described.memory_mib.map(quantity);
-        next.capacity = (described.cpus.is_some() || memory.is_some()).then_some(HypervisorCapacity { cpus: described.cpus, memory });
-        next.version = Some(described.version);
+    if let Some(endpoint) = endpoint {
+        next.endpoint_id.get_or_insert(endpoint.id);
+        let memory = endpoint.memory_mib.map(quantity);
+        next.capacity = (endpoint.cpus.is_some() || memory.is_some()).then_some(HypervisorCapacity { cpus: endpoint.cpus, memory });
+        next.version = Some(endpoint.version);
     }
     next
 }

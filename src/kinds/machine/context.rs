@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::endings::Endings;
-use super::memory::{Failures, Seeds};
+use super::memory::{Endings, Failures, Seeds};
 use super::report;
 use crate::api::condition::Desired;
 use crate::api::machine::WindowsMachine;
@@ -17,7 +16,7 @@ use crate::engine::workload_clusters::WorkloadClusters;
 use crate::kinds::hypervisor::Hypervisors;
 use crate::vm::{Journal, Present};
 
-pub(super) const MANAGER: &str = "capw-windowsmachine";
+const MANAGER: &str = "capw-windowsmachine";
 
 #[derive(Clone)]
 pub struct Context {

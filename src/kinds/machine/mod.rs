@@ -8,7 +8,6 @@ mod act;
 mod context;
 pub mod decide;
 mod drain;
-mod endings;
 mod failures;
 mod memory;
 mod node_completion;

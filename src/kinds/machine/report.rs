@@ -7,7 +7,7 @@ use super::decide::guest;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{MachineAddress, MachineAddressType, MachineInitialization, WindowsMachine, WindowsMachineStatus};
-use crate::domain::conditions::{conditions, observed, whole_second};
+use crate::domain::conditions::{carry_over, whole_second};
 use crate::domain::identity::{chosen, host_name};
 use crate::vm::{Journal, Present};
 
@@ -20,8 +20,8 @@ pub fn status(
     now: Timestamp,
 ) -> WindowsMachineStatus {
     let mut status = object.status.clone().unwrap_or_default();
-    status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
-    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
+    (status.conditions, status.observed_generation) =
+        carry_over(&status.conditions, status.observed_generation, said, object.metadata.generation, now);
     if let Some(journal) = journal {
         status.journal = journal;
     }

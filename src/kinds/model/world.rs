@@ -21,7 +21,7 @@ use crate::engine::controller::ControllerLoop;
 use crate::engine::roles::Roles;
 use crate::engine::watch::{Selection, Watching};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
-use crate::kinds::run::{Parts, run};
+use crate::kinds::{Parts, run};
 use crate::kube_api::cluster::Cluster;
 use crate::kube_api::events::Events;
 use crate::kube_api::workload::Workloads;

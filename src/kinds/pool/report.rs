@@ -11,7 +11,7 @@ use super::decide::template::Template;
 use crate::api::condition::Desired;
 use crate::api::machine::{MachineInitialization, TemplateNodeInfo};
 use crate::api::pool::{POOL_LABEL, WindowsNodePool, WindowsNodePoolStatus};
-use crate::domain::conditions::{conditions, observed};
+use crate::domain::conditions::carry_over;
 
 /// The kind for which Cluster API creates a Machine.
 const MACHINE_KIND: &str = "WindowsMachine";
@@ -42,8 +42,8 @@ pub struct Served<'a> {
 /// The next status of a WindowsNodePool. `served` is set once its template is known.
 pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served<'_>>, now: Timestamp) -> WindowsNodePoolStatus {
     let mut status = object.status.clone().unwrap_or_default();
-    status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
-    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
+    (status.conditions, status.observed_generation) =
+        carry_over(&status.conditions, status.observed_generation, said, object.metadata.generation, now);
     let Some(served) = served else { return status };
     let live = || served.members.iter().filter(|m| !m.is_leaving());
     let count = |n: usize| Some(i32::try_from(n).unwrap_or(i32::MAX));

@@ -12,7 +12,7 @@ use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::engine::workload_clusters::WorkloadClusters;
 use crate::kinds::hypervisor::Hypervisors;
 
-pub(super) const MANAGER: &str = "capw-windowscluster";
+const MANAGER: &str = "capw-windowscluster";
 
 #[derive(Clone)]
 pub struct Context {

@@ -5,12 +5,11 @@ use jiff::Timestamp;
 use crate::api::cluster::{WindowsCluster, WindowsClusterStatus};
 use crate::api::components::{Components, ComponentsMode, LinuxSideMode};
 use crate::api::condition::{ConditionType, Desired};
-use crate::domain::conditions::{conditions, observed};
+use crate::domain::conditions::carry_over;
 
 /// Returns `next` with these conditions.
 pub fn status(object: &WindowsCluster, mut next: WindowsClusterStatus, said: &[Desired], now: Timestamp) -> WindowsClusterStatus {
-    next.conditions = conditions(&next.conditions, said, object.metadata.generation, now);
-    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
+    (next.conditions, next.observed_generation) = carry_over(&next.conditions, next.observed_generation, said, object.metadata.generation, now);
     next
 }
 

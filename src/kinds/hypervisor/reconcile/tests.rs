@@ -167,7 +167,7 @@ async fn two_ticks(case: Orphaned) -> (Vec<Option<Desired>>, Vec<MachineKey>) {
         let says = crate::kinds::hypervisor::orphans::look_after(&ctx, &object, &found).await.unwrap();
         let status = object.status.get_or_insert_default();
         let conditions: Vec<_> = says.iter().cloned().collect();
-        status.conditions = crate::domain::conditions::conditions(&status.conditions, &conditions, None, ctx.management.now());
+        status.conditions = crate::domain::conditions::carry_over(&status.conditions, None, &conditions, None, ctx.management.now()).0;
         said.push(says);
     }
     let retired = driver.retired.lock().clone();
