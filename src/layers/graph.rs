@@ -7,7 +7,7 @@ use std::path::Path;
 /// Path of a module, e.g. `["kinds", "machine"]`.
 pub type Module = Vec<String>;
 
-/// By module: its file below `src`, and its text without inline tests.
+/// The file below `src` and the text of each module.
 pub type Files = BTreeMap<Module, (String, String)>;
 
 pub fn files() -> Files {
@@ -21,9 +21,14 @@ pub fn files() -> Files {
             module.pop();
         }
         let text = fs::read_to_string(path).unwrap();
-        (module, (file, text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned()))
+        (module, (file, text))
     };
     paths.iter().map(|path| entry(path)).collect()
+}
+
+/// A text without its inline tests, in which `super` means another module.
+pub fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
 }
 
 /// The paths that a text uses, groups spread out.
@@ -99,8 +104,10 @@ pub fn target(files: &Files, from: &Module, path: &str) -> Option<Module> {
 
 /// Sets of files that use each other, directly or not, and lie in more than one folder.
 pub fn circles(files: &Files) -> Vec<BTreeSet<String>> {
-    let uses: BTreeMap<&Module, BTreeSet<Module>> =
-        files.iter().map(|(module, (_, text))| (module, used_paths(text).iter().filter_map(|path| target(files, module, path)).collect())).collect();
+    let uses: BTreeMap<&Module, BTreeSet<Module>> = files
+        .iter()
+        .map(|(module, (_, text))| (module, used_paths(without_tests(text)).iter().filter_map(|path| target(files, module, path)).collect()))
+        .collect();
     let reached = |from: &Module| {
         let (mut found, mut left) = (BTreeSet::new(), vec![from.clone()]);
         while let Some(module) = left.pop() {
@@ -130,6 +137,11 @@ mod tests {
     fn groups_and_re_exports_are_read() {
         let text = "use a::{b, c::{self, d as e}};\npub use self::f::*;\nfn g() {}\n// use h;\n";
         assert_eq!(used_paths(text), ["a::b", "a::c::self", "a::c::d", "self::f::*"]);
+    }
+
+    #[test]
+    fn groups_at_the_root_are_read() {
+        assert_eq!(used_paths("use crate::{api::name, vm};\nlet x = crate::cluster::Y;"), ["crate::api::name", "crate::vm", "crate::cluster::Y"]);
     }
 
     #[test]
