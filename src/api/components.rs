@@ -297,9 +297,9 @@ pub struct NetworkStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]
     pub from: Option<String>,
-    /// Who deploys the network on Windows nodes: `Run`: nobody yet, its program has to run there; `Ask`: its own operator, once its switch for
-    /// Windows is set; `Check`: its makers, the cloud, or an existing DaemonSet; `Refuse`: nobody can. With `Run`, CAPW deploys the network; with `Ask`,
-    /// it deploys kube-proxy.
+    /// How the network gets to Windows nodes: `Run`: its program does not run there yet, and CAPW deploys it; `Ask`: its own operator deploys it, once the
+    /// operator's switch for Windows is set, and CAPW deploys kube-proxy; `Check`: the makers of the network, the cloud, or an existing DaemonSet
+    /// deploy it; `Refuse`: it cannot run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub role: Option<String>,
