@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use roxmltree::Node;
-
-use super::drive::DatastoreFile;
-use super::fault::{Error, Fault, NOT_FOUND};
+use super::answer::{Answer, unreadable};
+use super::datastore_file::DatastoreFile;
+use super::fault::{Error, NOT_FOUND};
 use super::mirror::Mirror;
+use super::properties::Properties;
+use super::selection::{Selection, Through, filter, spec};
 use super::session::{Open, Session};
-use super::soap::{Answer, Reference, child, children, method, text_at, text_of, typed, unreadable};
+use super::soap::{Reference, children, method, text_at};
+use super::task::{TASK, Task, TaskState};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::wire::{Effect, Wire};
 use crate::hypervisor::xml::{Element, element};
@@ -20,116 +22,11 @@ pub struct Client {
     wire: Wire,
 }
 
-/// The state of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskState {
-    Running,
-    /// With the object that the task created.
-    Succeeded(Option<Reference>),
-    Failed(Fault),
-    /// The vCenter has forgotten the task.
-    Forgotten,
-}
-
-/// The properties of a task that are read.
-const TASK: [&str; 3] = ["info.state", "info.result", "info.error"];
-
-/// A task, property by property.
-#[derive(Clone, Debug, Default)]
-pub struct Task {
-    state: String,
-    result: Option<Reference>,
-    error: Option<Fault>,
-}
-
-impl Task {
-    /// Sets a property. An update may be older than the known state: a task that has ended stays ended and keeps its result.
-    pub fn set(&mut self, path: &str, value: Option<Node>) {
-        match path {
-            "info.state" if !self.has_ended() => self.state = value.map(text_of).unwrap_or_default().to_owned(),
-            "info.result" => self.result = value.and_then(Reference::of).or(self.result.take()),
-            "info.error" => self.error = value.map(Fault::of_localized).or(self.error.take()),
-            _ => {}
-        }
-    }
-
-    pub fn has_ended(&self) -> bool {
-        matches!(self.state(), Some(TaskState::Succeeded(_) | TaskState::Failed(_)))
-    }
-
-    pub fn state(&self) -> Option<TaskState> {
-        Some(match self.state.as_str() {
-            "" => return None,
-            "success" => TaskState::Succeeded(self.result.clone()),
-            "error" => TaskState::Failed(self.error.clone().unwrap_or_else(|| Fault { kind: String::new(), text: "a task failed".into() })),
-            _ => TaskState::Running,
-        })
-    }
-}
-
-/// The properties of one object.
-#[derive(Clone, Copy)]
-pub struct Properties<'a, 'input>(Node<'a, 'input>);
-
-impl<'a, 'input> Properties<'a, 'input> {
-    pub fn object(&self) -> Option<Reference> {
-        child(self.0, "obj").and_then(Reference::of)
-    }
-
-    pub fn get(&self, path: &str) -> Option<Node<'a, 'input>> {
-        children(self.0, "propSet").find(|set| text_at(*set, &["name"]) == Some(path)).and_then(|set| child(set, "val"))
-    }
-
-    /// All paths with their values.
-    pub fn all(&self) -> impl Iterator<Item = (&'a str, Node<'a, 'input>)> {
-        children(self.0, "propSet").filter_map(|set| Some((text_at(set, &["name"])?, child(set, "val")?)))
-    }
-
-    pub fn text(&self, path: &str) -> Option<&'a str> {
-        self.get(path).map(text_of).filter(|text| !text.is_empty())
-    }
-
-    pub fn number<T: std::str::FromStr>(&self, path: &str) -> Option<T> {
-        self.text(path)?.parse().ok()
-    }
-
-    pub fn reference(&self, path: &str) -> Option<Reference> {
-        self.get(path).and_then(Reference::of)
-    }
-
-    /// The error for a property that the credentials may not read: such a property must not be treated as unset.
-    fn denied(&self) -> Option<Error> {
-        let mut missing =
-            children(self.0, "missingSet").filter_map(|set| Some((text_at(set, &["path"])?, Fault::of_localized(child(set, "fault")?))));
-        let (path, fault) = missing.find(|(_, fault)| fault.is(&["NoPermission"]))?;
-        let of = self.object().map(|object| object.id).unwrap_or_default();
-        Some(DriverError::Denied(format!("the credentials may not read {path} of {of}: {}. Grant System.Read, with propagation", fault.text)).into())
-    }
-}
-
-/// Properties of one object, or of all objects that a list of this object names.
-pub struct Selection<'s> {
-    pub of: &'s Reference,
-    /// Type of the objects.
-    pub kind: &'static str,
-    pub paths: &'s [String],
-    /// `None`: the properties of the object itself. Otherwise the property that lists the objects. With `deep`, the traversal
-    /// continues through listed objects of the same type as `of`.
-    pub through: Option<Through>,
-}
-
 /// The version of a collector's updates.
 pub struct Version {
     pub version: String,
     /// No more updates are pending now.
     pub is_whole: bool,
-}
-
-#[derive(Clone, Copy)]
-pub struct Through {
-    pub kind: &'static str,
-    pub path: &'static str,
-    pub deep: bool,
 }
 
 impl Client {
@@ -351,7 +248,7 @@ type Page = (Option<Error>, Option<String>);
 fn page<T>(answer: &Answer, found: &mut Vec<T>, read: &mut impl FnMut(Properties) -> Option<T>) -> Result<Page, Error> {
     let page = answer.value(|result| {
         let mut denied = None;
-        for object in children(result, "objects").map(Properties) {
+        for object in children(result, "objects").map(Properties::of) {
             denied = denied.or_else(|| object.denied());
             found.extend(read(object));
         }
@@ -362,26 +259,4 @@ fn page<T>(answer: &Answer, found: &mut Vec<T>, read: &mut impl FnMut(Properties
 
 fn nameless() -> Error {
     unreadable(&"it names nothing that was made")
-}
-
-fn filter(name: &'static str, selection: &Selection) -> Element {
-    spec(name, &[(selection.kind, selection.paths)], selection.of, selection.through, selection.through.is_some())
-}
-
-/// Selects properties of objects by type; with `skip`, the object `of` itself is left out.
-fn spec(name: &'static str, properties: &[(&str, &[String])], of: &Reference, through: Option<Through>, skip: bool) -> Element {
-    let properties = properties
-        .iter()
-        .map(|(kind, paths)| element("propSet").with(element("type").text(kind)).with_all(paths.iter().map(|path| element("pathSet").text(path))));
-    let through = through.map(|Through { kind, path, deep }| {
-        let again = deep.then(|| typed("selectSet", "SelectionSpec").with(element("name").text("all")));
-        typed("selectSet", "TraversalSpec")
-            .with(element("name").text("all"))
-            .with(element("type").text(kind))
-            .with(element("path").text(path))
-            .with(element("skip").text(false))
-            .with_all(again)
-    });
-    let objects = element("objectSet").with(of.element("obj")).with(element("skip").text(skip)).with_all(through);
-    element(name).with_all(properties).with(objects)
 }

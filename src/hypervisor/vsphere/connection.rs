@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::drive::DatastoreFile;
+use super::datastore_file::DatastoreFile;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::https::{Https, Lost};
 use crate::hypervisor::login::Login;

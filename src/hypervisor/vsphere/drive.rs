@@ -3,13 +3,14 @@
 
 use roxmltree::Node;
 
-use super::client::{Client, Properties};
+use super::client::Client;
+use super::datastore_file::DatastoreFile;
 use super::fault::Error;
+use super::properties::Properties;
 use super::soap::{Reference, attribute, child, children, text_at, typed};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 
-const FILE: &str = "capw-seed.iso";
 /// The types of controllers that take a CD, and how many devices each takes. A VM without a controller gets the first type.
 const CONTROLLERS: [(&str, i64); 2] = [("VirtualAHCIController", 30), ("VirtualIDEController", 2)];
 /// The keys of added devices: any negative numbers.
@@ -17,27 +18,6 @@ const NEW_CONTROLLER: i64 = -400;
 const NEW_CD: i64 = -401;
 /// The PCI controller that each VM has.
 const PCI: i64 = 100;
-
-/// A file of a datastore.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatastoreFile {
-    pub datastore: String,
-    pub path: String,
-}
-
-impl DatastoreFile {
-    /// Returns the seed's file beside another file, which has a vCenter's form of names: `[ds1] vm/vm.vmx`.
-    fn beside(other: &str) -> Option<Self> {
-        let (datastore, path) = other.strip_prefix('[')?.split_once("] ")?;
-        let (directory, _) = path.rsplit_once('/')?;
-        Some(Self { datastore: datastore.to_owned(), path: format!("{directory}/{FILE}") })
-    }
-
-    /// The name in a vCenter's form.
-    pub fn name(&self) -> String {
-        format!("[{}] {}", self.datastore, self.path)
-    }
-}
 
 /// The place of a VM's CD, or a place where the VM can get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,13 +150,6 @@ mod tests {
         let text = format!("<all>{text}</all>");
         let document = Document::parse(&text).unwrap();
         Slot::free(&document.root_element().children().map(Device::of).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn the_file_is_beside_the_vms_own() {
-        let file = DatastoreFile::beside("[gold 1] node-1_2/node-1.vmx").unwrap();
-        assert_eq!(file.name(), "[gold 1] node-1_2/capw-seed.iso");
-        assert_eq!((DatastoreFile::beside("[gold] node.vmx"), DatastoreFile::beside("node/node.vmx")), (None, None));
     }
 
     #[test]

@@ -1,194 +1,108 @@
-//! The driver contract, implemented with the modules of this folder.
+//! The driver of one placement in a vCenter: its connection, and what it caches.
 
-use async_trait::async_trait;
-use futures::stream::BoxStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::client::TaskState;
-use super::fault::{NOT_FOUND, POWER_STATE};
-use super::found::{self, Found, Memory};
-use super::group::Group;
-use super::look::Cloned;
-use super::place::{Place, folder_path};
-use super::updates::updates;
-use super::{CAPS, CLONE, POLL, VsphereDriver};
-use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Row, Wanted};
-use crate::vm::{Journal, MachineKey, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
+use super::alarm_names::AlarmNames;
+use super::client::Client;
+use super::found::Known;
+use super::image::Image;
+use super::place::{Network, Place};
+use super::session::Sessions;
+use crate::api::hypervisor::Vsphere;
+use crate::hypervisor::DriverError;
+use crate::hypervisor::fresh::Fresh;
+use crate::hypervisor::login::Login;
+use crate::hypervisor::shutdowns::Shutdowns;
+use crate::hypervisor::wire::Wire;
+use crate::vm::VmSpec;
 
-/// The harmless faults of a guest shutdown: the VM is off, has no tools, or is about to shut down.
-const NO_SHUTDOWN: [&str; 5] = [POWER_STATE, "ToolsUnavailable", "TaskInProgress", "InvalidState", NOT_FOUND];
+/// The time between two polls of a clone, or of a guest that shuts down.
+pub const POLL: Duration = Duration::from_secs(3);
+/// How long the found places are cached. Each description finds them again, and so does a request that fails because one was deleted.
+const PLACES: Duration = Duration::from_secs(900);
+/// The journal's key for the task that clones.
+pub const CLONE: &str = "clone";
 
-#[async_trait]
-impl Driver for VsphereDriver {
-    fn caps(&self) -> &Caps {
-        &CAPS
-    }
+/// One placement in a vCenter.
+pub struct VsphereDriver {
+    pub(super) settings: Vsphere,
+    pub(super) client: Arc<Client>,
+    pub(super) place: Mutex<Option<(Place, Instant)>>,
+    pub(super) images: Mutex<Fresh<Image>>,
+    pub(super) networks: Mutex<Fresh<Network>>,
+    pub(super) known: Mutex<Known>,
+    pub(super) alarms: AlarmNames,
+    pub(super) shutdowns: Shutdowns,
+    /// When all VMs were last read by a request.
+    pub(super) listed: Mutex<Option<Instant>>,
+}
 
-    async fn describe(&self) -> Result<Endpoint, DriverError> {
-        let open = self.client.open().await?;
-        let place = Place::find(&self.client, &self.settings).await?;
-        *self.place.lock().await = Some((place.clone(), Instant::now()));
-        let (capacity, mut lacks) = (place.capacity(&self.client).await?, place.lacks(&self.client).await?);
-        if let Some(name) = &self.settings.vm_group {
-            lacks.extend(Group::find(&self.client, &place.pool, name).await?.lacks(&self.client).await?);
-        }
-        Ok(Endpoint {
-            id: format!("vCenter {}", open.instance),
-            version: open.product.clone(),
-            cpus: capacity.cpus,
-            memory_mib: capacity.memory_mib,
-            lacks,
-            unfit: None,
+impl VsphereDriver {
+    /// Sends nothing to the vCenter before the first call. Placements with the same address and login share a session.
+    pub fn new(settings: Vsphere, login: &Login, sessions: &Sessions, wire: Wire) -> Result<Self, DriverError> {
+        let client = Arc::new(Client::new(sessions.get(&settings.server, login)?, wire));
+        Ok(Self {
+            settings,
+            client,
+            place: Mutex::default(),
+            images: Mutex::default(),
+            networks: Mutex::default(),
+            known: Mutex::default(),
+            alarms: AlarmNames::default(),
+            shutdowns: Shutdowns::default(),
+            listed: Mutex::default(),
         })
     }
 
-    async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError> {
-        self.image(&spec.image).await?.is_linked(spec, self.settings.clone)?;
-        self.networks(spec).await?;
-        if seed == SeedKind::Drive {
-            self.place().await?.admits_drives(&self.client).await?;
+    pub(super) async fn place(&self) -> Result<Place, DriverError> {
+        let mut place = self.place.lock().await;
+        match &*place {
+            Some((place, since)) if since.elapsed() < PLACES => return Ok(place.clone()),
+            _ => {}
         }
-        Ok(())
+        let found = Place::find(&self.client, &self.settings).await?;
+        *place = Some((found.clone(), Instant::now()));
+        Ok(found)
     }
 
-    async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
-        let found = self.all(!wanted.awaiting_reports.is_empty()).await?;
-        let mut known = self.known.lock().await;
-        known.tidy();
-        let mut rows: Vec<Row> = Vec::new();
-        for found in found {
-            let Some(key) = found.key() else { continue };
-            known.note(key.vm, Memory::Is(found.vm.clone()));
-            rows.push(Row { key, present: self.present(&found).await, cpus: found.cpus(), memory_mib: found.memory_mib });
+    pub(super) async fn image(&self, name: &str) -> Result<Image, DriverError> {
+        let mut images = self.images.lock().await;
+        if let Some(image) = images.get(name) {
+            return Ok(image);
         }
-        rows.sort_by_key(|row| row.key.vm);
-        Ok(Listing { rows, leftovers: Vec::new() })
+        let image = Image::find(&self.client, &self.settings, name).await?;
+        images.put(name, image.clone());
+        Ok(image)
     }
 
-    async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
-        let found = match self.cloned(key, journal).await? {
-            Cloned::Running => return Ok(Observed::Present(Found::creating())),
-            Cloned::Is(found) => Some(*found),
-            Cloned::Unknown => self.find(key).await?,
-        };
-        Ok(match found {
-            // A clone that was just begun may not be visible anywhere yet, and only the journal names the task.
-            None if journal.get(CLONE).is_none() && self.has_just_begun(key).await => Observed::Present(Found::creating()),
-            None => Observed::Absent,
-            Some(found) if found.is_unknown() || found.is_ours(key) => Observed::Present(self.present(&found).await),
-            // A clone gets its mark a moment after its name.
-            Some(found) if found.is_unmarked() && self.has_just_begun(key).await => Observed::Present(Found::creating()),
-            Some(found) => Observed::Foreign { what: format!("VM {} on {}", found.name, self.client.server()), is_marked: found.is_marked_for(key) },
-        })
-    }
-
-    fn hints(&self) -> Option<BoxStream<'static, ()>> {
-        Some(updates(&self.client, folder_path(&self.settings)))
-    }
-
-    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        if let Observed::Foreign { .. } = observed {
-            return Err(self.conflict(&found::name_of(key)));
-        }
-        if *observed == Observed::Absent {
-            return match journal.get(CLONE) {
-                // The vCenter would refuse a second clone of that name.
-                None => self.begin_clone(key, spec, seed, journal).await,
-                Some(task) => match self.task(task, None).await? {
-                    TaskState::Running => Ok(self.next_poll(key).await),
-                    TaskState::Failed(fault) => Ok(self.clone_failed(key, journal, Some(fault)).await),
-                    TaskState::Succeeded(_) | TaskState::Forgotten => Ok(self.clone_failed(key, journal, None).await),
-                },
+    /// The networks of a machine's interfaces; `None`: the network of the image's interface.
+    pub(super) async fn networks(&self, spec: &VmSpec) -> Result<Vec<Option<Network>>, DriverError> {
+        let mut known = self.networks.lock().await;
+        let mut networks = Vec::new();
+        for nic in &spec.nics {
+            let Some(name) = nic.network.as_deref().or(self.settings.network.as_deref()) else {
+                networks.push(None);
+                continue;
             };
-        }
-        if let Observed::Present(present) = observed
-            && let Some(error) = found::unreadable(present)
-        {
-            return Err(error);
-        }
-        let is_made = matches!(observed, Observed::Present(present) if present.power != Power::Creating);
-        let found = if is_made { self.find_ours(key).await?.filter(|found| !found.is_unknown()) } else { None };
-        let Some(found) = found else { return Ok(self.next_poll(key).await) };
-        if !found.is_off() {
-            return Ok(DriverStep::Done);
-        }
-        // The clone did not start the VM, or the VM was switched off before its guest could read the seed.
-        self.join_group(&found.vm).await?;
-        self.reseed(&found, seed).await?;
-        let is_on = |vm: Option<&Found>| vm.is_some_and(|vm| !vm.is_off());
-        let done = self.is_done(&found.vm, self.client.power_on(&found.vm).await, &[POWER_STATE], is_on).await?;
-        Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: POLL } })
-    }
-
-    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
-        let Some(found) = self.find_ours(key).await? else { return Ok(DriverStep::Done) };
-        if found.seed.is_empty() {
-            return Ok(DriverStep::Done);
-        }
-        Ok(if self.unseed(&found).await? { DriverStep::Changed } else { DriverStep::Wait { after: POLL } })
-    }
-
-    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
-        let wait = Ok(DriverStep::Wait { after: POLL });
-        let Some(found) = self.find_ours(key).await? else {
-            let is_gone = matches!(self.known.lock().await.get(key.vm), Some(Memory::Gone(_)));
-            return match journal.get(CLONE).filter(|_| !is_gone) {
-                Some(task) => match self.task(task, None).await? {
-                    TaskState::Running => {
-                        // A task that cannot be cancelled ends on its own, and its VM is removed then.
-                        let _ = self.client.cancel(task).await;
-                        wait
-                    }
-                    // The VM exists, or did: poll again.
-                    TaskState::Succeeded(_) if self.find(key).await?.is_some() => Ok(DriverStep::Changed),
-                    TaskState::Succeeded(_) | TaskState::Failed(_) | TaskState::Forgotten => Ok(DriverStep::Done),
-                },
-                None => Ok(DriverStep::Done),
-            };
-        };
-        if found.is_unknown() {
-            return found.unreadable().map_or(wait, Err);
-        }
-        // A VM that is still being cloned is off, and must not be destroyed under its task.
-        if let Some(task) = journal.get(CLONE).filter(|_| found.is_off())
-            && self.is_running(task).await?
-        {
-            let _ = self.client.cancel(task).await;
-            return wait;
-        }
-        if !found.is_off() && how == StopMode::Graceful {
-            if self.shutdowns.has(key.vm) {
-                return wait;
-            }
-            // A shutdown request loses no data of the guest.
-            return match self.client.shut_down(&found.vm).await {
-                Ok(()) => {
-                    self.shutdowns.note(key.vm);
-                    wait
+            let network = match known.get(name) {
+                Some(network) => network,
+                None => {
+                    let datacenter = self.place().await?.datacenter;
+                    let network = Network::find(&self.client, &datacenter, name).await?;
+                    known.put(name, network.clone());
+                    network
                 }
-                Err(error) if error.is(&NO_SHUTDOWN) => wait,
-                Err(error) => Err(error.into()),
             };
+            networks.push(Some(network));
         }
-        let Some(found) = self.confirmed(key, found).await? else { return Ok(DriverStep::Changed) };
-        if !found.is_off() {
-            let is_off = |vm: Option<&Found>| vm.is_none_or(Found::is_off);
-            if !self.is_done(&found.vm, self.client.power_off(&found.vm).await, &[POWER_STATE], is_off).await? {
-                return wait;
-            }
-            // A newer update from the vCenter proves the owner; otherwise the mark is read again before the VM is destroyed.
-            if !self.client.mirror().vm(&found.vm).is_some_and(|told| told.is_off() && told.is_ours(key)) {
-                return Ok(DriverStep::Changed);
-            }
-        }
-        if found.has_drive() && !self.remove_drive(&found).await? {
-            return wait;
-        }
-        if !self.is_done(&found.vm, self.client.destroy(&found.vm).await, &[], |vm| vm.is_none()).await? {
-            return wait;
-        }
-        self.client.mirror().forget(&found.vm);
-        self.known.lock().await.note(key.vm, Memory::Gone(Instant::now()));
-        Ok(DriverStep::Changed)
+        Ok(networks)
+    }
+
+    pub(super) fn conflict(&self, vm: &str) -> DriverError {
+        DriverError::Conflict(format!("VM {vm} on {} has no mark of CAPW for this machine: it is left alone", self.client.server()))
     }
 }

@@ -10,8 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::alarms;
-use super::client::{Client, Properties};
-use super::fault::Error;
+use super::properties::Properties;
 use super::soap::{Reference, children, text_at, text_of, typed};
 use crate::api::name::VmUuid;
 use crate::bootstrap::delivery::SeedImage;
@@ -239,11 +238,6 @@ impl Found {
 pub fn unreadable(present: &Present) -> Option<DriverError> {
     let trouble = present.trouble.as_ref().filter(|_| present.power == Power::Creating)?;
     Some(DriverError::Invalid(format!("its VM cannot be read: {trouble}")))
-}
-
-/// Reads a VM; `None`: the VM does not exist any more.
-pub async fn read(client: &Client, vm: &Reference) -> Result<Option<Found>, Error> {
-    client.of_one(vm, "VirtualMachine", &paths(), Found::read).await
 }
 
 fn option(key: &str, value: &str) -> Element {

@@ -2,10 +2,12 @@
 
 use roxmltree::Node;
 
-use super::client::{Client, Properties, Selection, Through};
+use super::client::Client;
 use super::found;
 use super::library::Item;
 use super::place::{Network, Place};
+use super::properties::Properties;
+use super::selection::{Selection, Through};
 use super::soap::{Reference, attribute, child, children, text_at, typed};
 use crate::api::hypervisor::{CloneMode, Vsphere};
 use crate::hypervisor::DriverError;

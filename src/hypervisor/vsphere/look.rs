@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::client::{Selection, TaskState, Through};
+use super::caps::CAPS;
+use super::client::Client;
+use super::driver::{CLONE, POLL, VsphereDriver};
 use super::fault::{Error, Fault, NOT_FOUND};
 use super::found::{self, Found, Memory, name_of};
+use super::selection::{Selection, Through};
 use super::soap::Reference;
-use super::{CAPS, CLONE, POLL, VsphereDriver};
+use super::task::TaskState;
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Present};
 
@@ -45,7 +48,7 @@ impl VsphereDriver {
     pub async fn find_by_request(&self, key: &MachineKey, believes: bool) -> Result<Option<Found>, DriverError> {
         let memory = self.known.lock().await.get(key.vm);
         if let Some(Memory::Is(vm)) = &memory {
-            if let Some(found) = found::read(&self.client, vm).await? {
+            if let Some(found) = read(&self.client, vm).await? {
                 return Ok(Some(found));
             }
             self.known.lock().await.forget(key.vm);
@@ -87,7 +90,7 @@ impl VsphereDriver {
         if !found.is_told {
             return Ok(Some(found));
         }
-        match found::read(&self.client, &found.vm).await? {
+        match read(&self.client, &found.vm).await? {
             Some(found) if found.is_ours(key) => Ok(Some(found)),
             Some(found) => Err(found.unreadable().unwrap_or_else(|| self.conflict(&found.name))),
             None => {
@@ -122,7 +125,7 @@ impl VsphereDriver {
     }
 
     async fn read(&self, key: &MachineKey, vm: &Reference) -> Result<Option<Found>, DriverError> {
-        let found = found::read(&self.client, vm).await?;
+        let found = read(&self.client, vm).await?;
         if found.as_ref().is_some_and(|found| found.is_ours(key)) {
             self.known.lock().await.note(key.vm, Memory::Is(vm.clone()));
             self.client.mirror().read(vm);
@@ -231,4 +234,9 @@ impl VsphereDriver {
         }
         Ok(true)
     }
+}
+
+/// Reads a VM; `None`: the VM does not exist any more.
+async fn read(client: &Client, vm: &Reference) -> Result<Option<Found>, Error> {
+    client.of_one(vm, "VirtualMachine", &found::paths(), Found::read).await
 }

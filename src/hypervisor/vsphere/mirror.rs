@@ -8,11 +8,11 @@ use roxmltree::Node;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::CAPS;
-use super::client::{Task, TaskState};
+use super::caps::CAPS;
 use super::fault::Fault;
 use super::found::Found;
 use super::soap::{Reference, child, children, text_at};
+use super::task::{Task, TaskState};
 use crate::vm::MachineKey;
 
 /// The most tasks and early VMs that are remembered; the state of a forgotten one is requested from the vCenter.

@@ -1,6 +1,8 @@
 //! The places of VMs: folder, resource pool, datastore and networks, found by the paths of the settings.
 
-use super::client::{Client, Properties, Selection, Through};
+use super::client::Client;
+use super::properties::Properties;
+use super::selection::{Selection, Through};
 use super::soap::{Reference, text_at, typed};
 use crate::api::hypervisor::Vsphere;
 use crate::hypervisor::DriverError;

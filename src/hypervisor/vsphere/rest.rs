@@ -3,10 +3,10 @@
 use http::{Method, StatusCode};
 use serde_json::Value;
 
+use super::answer::unreadable;
 use super::client::Client;
 use super::connection::Proof;
 use super::fault::{Error, unusable_login};
-use super::soap::unreadable;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::wire::Effect;
 

@@ -8,12 +8,13 @@ use http::StatusCode;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
+use super::answer::{Answer, unreadable};
 use super::connection::Connection;
-use super::drive::DatastoreFile;
+use super::datastore_file::DatastoreFile;
 use super::fault::{Error, NOT_AUTHENTICATED};
+use super::following::Following;
 use super::mirror::Mirror;
-use super::soap::{Answer, Reference, child, envelope, method, text_at, text_of, unreadable};
-use super::updates::Following;
+use super::soap::{Reference, child, envelope, method, text_at, text_of};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::login::Login;
 use crate::hypervisor::wire::{Effect, Wire};

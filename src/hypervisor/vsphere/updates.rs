@@ -1,19 +1,19 @@
 //! Changes that a vCenter pushes: one collector and one open request per session, for all watched folders.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Weak};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tokio_util::task::AbortOnDropHandle;
 
+use super::caps::CAPS;
 use super::client::{Client, Version};
 use super::fault::Error;
+use super::following::Folders;
+use super::found;
 use super::soap::Reference;
-use super::{CAPS, found};
 use crate::hypervisor::DriverError;
 
 /// How long the vCenter keeps a request open if nothing changes; a hanging request may look like a quiet one for this time.
@@ -25,54 +25,11 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// The pause after a failure, during which all state is requested.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The task that watches the folders of a session, while anything listens.
-#[derive(Default)]
-pub struct Following(Mutex<Weak<Follower>>);
-
-/// The paths of folders, with the number of listeners of each.
-type Folders = BTreeMap<String, usize>;
-
-struct Follower {
-    folders: watch::Sender<Folders>,
-    _task: AbortOnDropHandle<()>,
-}
-
-/// A listener of a folder.
-struct Listener {
-    follower: Arc<Follower>,
-    folder: String,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.follower.folders.send_modify(|folders| {
-            if let Some(count) = folders.get_mut(&self.folder) {
-                *count -= 1;
-            }
-            folders.retain(|_, count| *count > 0);
-        });
-    }
-}
-
-impl Following {
-    fn listen(&self, client: &Arc<Client>, folder: String) -> Listener {
-        let mut current = self.0.lock();
-        let follower = current.upgrade().unwrap_or_else(|| {
-            let folders = watch::Sender::new(Folders::new());
-            let task = AbortOnDropHandle::new(tokio::spawn(follow(client.clone(), folders.subscribe())));
-            Arc::new(Follower { folders, _task: task })
-        });
-        *current = Arc::downgrade(&follower);
-        follower.folders.send_modify(|folders| *folders.entry(folder.clone()).or_default() += 1);
-        Listener { follower, folder }
-    }
-}
-
 /// Yields an item whenever VMs in the folder at that path are created, deleted or changed. While the stream is polled, the session's mirror
 /// shows the content of the folder.
 pub fn updates(client: &Arc<Client>, folder: String) -> BoxStream<'static, ()> {
     let changes = client.mirror().changes();
-    let listener = client.session().following.listen(client, folder);
+    let listener = client.session().following.listen(folder, |folders| follow(client.clone(), folders));
     stream::unfold((listener, changes), |(listener, mut changes)| async move {
         changes.changed().await.ok()?;
         Some(((), (listener, changes)))

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::rig::VsphereEndpoint;
 use super::vcenter::Vcenter;
-use super::{VsphereEndpoint, name_of};
 use crate::api::hypervisor::Vsphere;
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::machine::{Machine, Requests};
+use crate::hypervisor::vsphere::found::name_of;
 use crate::hypervisor::wire::Fate;
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Power, SeedKind, Seeded, StopMode, Thing, VmSpec};

@@ -9,7 +9,9 @@ use crate::hypervisor::contract::authority::Authority;
 use crate::hypervisor::contract::machine::Machine;
 use crate::hypervisor::contract::server::{self, Answer, Request};
 use crate::hypervisor::login::Login;
-use crate::hypervisor::vsphere::{Sessions, VsphereDriver};
+use crate::hypervisor::vsphere::driver::VsphereDriver;
+use crate::hypervisor::vsphere::found::name_of;
+use crate::hypervisor::vsphere::session::Sessions;
 use crate::hypervisor::wire::{Fate, Wire};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{Journal, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
@@ -346,7 +348,7 @@ async fn a_guest_that_shuts_down_is_asked_once_in_a_while() {
     for (has_tools, within, later) in [(true, 1, 2), (false, 3, 4)] {
         let (asked, machine) = (Arc::new(Mutex::new(0)), machine());
         let (told, mark) = (asked.clone(), machine.key.owner_mark());
-        let (uuid, name) = (machine.key.vm.0, super::name_of(&machine.key));
+        let (uuid, name) = (machine.key.vm.0, name_of(&machine.key));
         let driver = driver(move |method, body| match method {
             "FindByUuid" => Some(Reply::Ok("<returnval type=\"VirtualMachine\">vm-1</returnval>".into())),
             "RetrievePropertiesEx" if body.contains("capw.mark") => {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::rig::VsphereEndpoint;
 use super::vcenter::Vcenter;
-use super::{VsphereEndpoint, name_of};
 use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::machine::{Machine, Requests};
+use crate::hypervisor::vsphere::found::name_of;
 use crate::hypervisor::{DriverStep, Wanted};
 use crate::vm::{Power, Seeded, StopMode};
 
