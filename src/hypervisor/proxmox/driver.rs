@@ -1,120 +1,154 @@
-//! Implements the driver trait with the parts of this folder.
+//! The driver of the VMs of one WindowsHypervisor in a cluster: its connection, and what it caches.
 
-use async_trait::async_trait;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::client::TaskState;
-use super::place::{self, Place};
-use super::steps::drive;
-use super::{CAPS, POLL, ProxmoxDriver, Seek, TASK, found, reserve, reserved};
-use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
-use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
+use super::client::Client;
+use super::connection::Connection;
+use super::fault::Refusal;
+use super::found::Known;
+use super::image::Image;
+use super::owners::Owners;
+use super::place::Place;
+use super::words::Words;
+use crate::api::hypervisor::Proxmox;
+use crate::hypervisor::DriverError;
+use crate::hypervisor::fresh::{FRESH, Fresh, listed};
+use crate::hypervisor::login::Login;
+use crate::hypervisor::wire::Wire;
+use crate::vm::{Thing, VmSpec};
 
-#[async_trait]
-impl Driver for ProxmoxDriver {
-    fn caps(&self) -> &Caps {
-        &CAPS
+/// The VMs of one WindowsHypervisor in a cluster.
+pub struct ProxmoxDriver {
+    pub(super) settings: Proxmox,
+    pub(super) client: Client,
+    /// The cluster that the driver saw first, and when and at which server it was seen last.
+    identity: Mutex<Option<(String, Instant, String)>>,
+    pub(super) place: Mutex<Option<(Place, Instant)>>,
+    pub(super) images: Mutex<Fresh<Image>>,
+    networks: Mutex<Fresh<Vec<String>>>,
+    /// The task of the last full clone to each storage: two concurrent clones would wait for each other until one fails.
+    pub(super) copies: Mutex<std::collections::HashMap<String, String>>,
+    pub(super) known: Mutex<Known>,
+    pub(super) owners: Mutex<Owners>,
+    pub(super) words: Mutex<Words>,
+}
+
+impl ProxmoxDriver {
+    /// Creates the driver. It sends nothing to the cluster before the first call.
+    pub fn new(settings: Proxmox, login: &Login, wire: Wire) -> Result<Self, DriverError> {
+        let client = Client::new(Connection::new(&settings.servers, login)?, wire);
+        Ok(Self {
+            settings,
+            client,
+            identity: Mutex::default(),
+            place: Mutex::default(),
+            images: Mutex::default(),
+            networks: Mutex::default(),
+            copies: Mutex::default(),
+            known: Mutex::default(),
+            owners: Mutex::default(),
+            words: Mutex::default(),
+        })
     }
 
-    async fn describe(&self) -> Result<Endpoint, DriverError> {
-        let version = format!("Proxmox VE {}", self.client.version().await?.version);
-        let lacks = place::lacks(&self.client, &self.settings).await?;
-        // Without the permissions, nodes and storages that the token may not see would be reported as missing.
-        let place = if lacks.is_empty() { Some(Place::find(&self.client, &self.settings).await?) } else { None };
-        let capacity = place.as_ref().map(Place::capacity).unwrap_or_default();
-        *self.place.lock().await = place.map(|place| (place, Instant::now()));
-        let id = format!("Proxmox VE {}", self.identity().await?);
-        Ok(Endpoint { id, version, cpus: capacity.cpus, memory_mib: capacity.memory_mib, lacks, unfit: None })
-    }
-
-    async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {
-        self.image(&spec.image).await?.check(spec, &self.settings)?;
-        self.check_networks(spec).await
-    }
-
-    async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
-        self.list_all(wanted).await
-    }
-
-    async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
-        let is_known = self.known.lock().await.contains_key(&key.vm);
-        // While the VM is cloned, each observation takes only one request.
-        if !is_known && self.task(journal).await? == Some(TaskState::Running) {
-            return Ok(Observed::Present(found::creating()));
+    pub(super) async fn place(&self) -> Result<Place, DriverError> {
+        let mut place = self.place.lock().await;
+        match &*place {
+            Some((place, since)) if since.elapsed() < FRESH => return Ok(place.clone()),
+            _ => {}
         }
-        let found = match self.seek(key, journal).await? {
-            Seek::Undecided(_) => return Ok(Observed::Present(found::creating())),
-            Seek::Foreign(found) => {
-                let what = format!("VM {} ({}) on {}", found.at.vmid, found.name(), found.at.node);
-                return Ok(Observed::Foreign { what, is_marked: found.is_marked_for(key) });
-            }
-            Seek::Nothing => {
-                let node = reserved(journal).map(|at| at.node);
-                let image = self.node_of_image(key, node.as_deref()).await?;
-                return Ok(image.map_or(Observed::Absent, |_| Observed::Present(found::leftover())));
-            }
-            Seek::Ours(found) => found,
-        };
-        let Some(status) = self.client.status(&found.at).await? else {
-            return Err(DriverError::Transient(format!("VM {} was there and is not", found.at.vmid)));
-        };
-        let lock = found.lock().unwrap_or_default();
-        let seeded = match found.medium(&self.volume(key)) {
-            Some(_) => true,
-            // The configuration drive may be ejected and not removed yet.
-            None if found.is_configured(key) => self.node_of_image(key, Some(&found.at.node)).await?.is_some(),
-            None => false,
-        };
-        let report = self.words.lock().await.of(key.vm);
-        Ok(Observed::Present(found::present(found::power(found::state(&status), lock, &found.at), seeded, report)))
+        let found = Place::find(&self.client, &self.settings).await?;
+        *place = Some((found.clone(), Instant::now()));
+        Ok(found)
     }
 
-    async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
-        match reserved(journal) {
-            Some(_) => Ok(journal.clone()),
-            None => Ok(reserve(journal, &self.choose(key, spec, None).await?)),
+    /// Returns the cluster's identity. The driver reads it again after a while, and when another server answers: the absence of a VM is
+    /// trusted only in the cluster in which the VM was created.
+    pub(super) async fn identity(&self) -> Result<String, DriverError> {
+        let mut known = self.identity.lock().await;
+        if let Some((id, since, server)) = &*known
+            && since.elapsed() < FRESH
+            && server == self.client.server()
+        {
+            return Ok(id.clone());
         }
+        let found = self.authority().await?;
+        let server = self.client.server().to_owned();
+        if let Some((id, ..)) = known.as_ref().filter(|(id, ..)| *id != found) {
+            return Err(DriverError::EndpointChanged(format!(
+                "the cluster at {server} has the authority {found}, and had {id} before: another one answers, or it was reinstalled"
+            )));
+        }
+        *known = Some((found.clone(), Instant::now(), server));
+        Ok(found)
     }
 
-    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        let image = drive(seed)?;
-        // The journal reserves the id, and no second VM can get it.
-        if let (Observed::Absent, Some(at)) = (observed, reserved(journal)) {
-            return self.begin(key, spec, journal, &at).await;
-        }
-        match self.seek_ours(key, journal).await? {
-            Seek::Ours(found) => self.finish(key, spec, image, journal, &found).await,
-            Seek::Undecided(at) => self.undecided(journal, &at).await,
-            Seek::Foreign(found) => Err(self.conflict(&found)),
-            Seek::Nothing => match reserved(journal) {
-                Some(at) => self.begin(key, spec, journal, &at).await,
-                None if self.remove_image(key, None).await? => Ok(DriverStep::Changed),
-                None => Ok(DriverStep::Started { journal: self.plan(key, spec, journal).await? }),
-            },
-        }
-    }
-
-    async fn detach(&self, key: &MachineKey, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
-        match self.seek_ours(key, journal).await? {
-            Seek::Ours(found) => self.eject(key, &found).await,
-            _ => Ok(DriverStep::Done),
-        }
-    }
-
-    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
-        let wait = Ok(DriverStep::Wait { after: POLL });
-        match self.seek_ours(key, journal).await? {
-            Seek::Ours(found) => self.remove(how, journal, &found).await,
-            Seek::Undecided(at) => self.give_up(journal, &at).await,
-            Seek::Foreign(found) => Err(self.conflict(&found)),
-            Seek::Nothing => {
-                if let (Some(TaskState::Running), Some(task)) = (self.task(journal).await?, journal.get(TASK)) {
-                    let _ = self.client.stop_task(task).await;
-                    return wait;
+    /// Reads the cluster's authority from any node, because some nodes may not answer.
+    async fn authority(&self) -> Result<String, DriverError> {
+        let mut down = None;
+        for node in &self.settings.nodes {
+            match self.client.authority(node).await {
+                Err(error) if error.is(Refusal::is_down) => down = Some(error),
+                shown => {
+                    return shown?.ok_or_else(|| {
+                        DriverError::Invalid(format!("node {node} shows no certificate of its cluster (pve-root-ca.pem): is it one of Proxmox VE?"))
+                    });
                 }
-                let was_there = self.remove_image(key, reserved(journal).as_ref()).await?;
-                Ok(if was_there { DriverStep::Changed } else { DriverStep::Done })
             }
         }
+        Err(down.map_or_else(|| DriverError::Invalid("spec.proxmox.nodes names no node".into()), DriverError::from))
     }
+
+    pub(super) async fn image(&self, name: &str) -> Result<Image, DriverError> {
+        let mut images = self.images.lock().await;
+        if let Some(image) = images.get(name) {
+            return Ok(image);
+        }
+        let image = Image::find(&self.client, name).await?;
+        images.put(name, image.clone());
+        Ok(image)
+    }
+
+    /// Checks that every named network exists on every node.
+    pub(super) async fn check_networks(&self, spec: &VmSpec) -> Result<(), DriverError> {
+        let named = spec.nics.iter().filter_map(|nic| nic.network.as_deref().or(self.settings.network.as_deref()));
+        let mut known = self.networks.lock().await;
+        for network in named {
+            let bridge = bridge_of(network)?;
+            for node in self.place().await?.nodes {
+                let there = match known.get(&node.name) {
+                    Some(there) => there,
+                    None => {
+                        let there = self.client.networks(&node.name).await?;
+                        known.put(&node.name, there.clone());
+                        there
+                    }
+                };
+                if !there.iter().any(|name| name == bridge) {
+                    known.clear();
+                    let text = format!(
+                        "node {} has no network {bridge:?} that the token may use (SDN.Use on it); it has {}: correct spec.networks of the machine, or spec.networks or spec.proxmox.network of the WindowsHypervisor",
+                        node.name,
+                        listed(there.iter().map(String::as_str))
+                    );
+                    return Err(DriverError::Missing { thing: Thing::Network, text });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bridge of `BRIDGE` or `BRIDGE,tag=VLAN`; a machine can set no other option of an interface.
+fn bridge_of(network: &str) -> Result<&str, DriverError> {
+    let (bridge, tag) = network.split_once(',').map_or((network, None), |(bridge, rest)| (bridge, Some(rest)));
+    let is_name = bridge.starts_with(|c: char| c.is_ascii_alphabetic()) && bridge.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let is_tag = tag.is_none_or(|tag| tag.strip_prefix("tag=").and_then(|tag| tag.parse().ok()).is_some_and(|tag: u16| (1..=4094).contains(&tag)));
+    if is_name && is_tag {
+        return Ok(bridge);
+    }
+    Err(DriverError::Invalid(format!(
+        "network {network:?} is no bridge of Proxmox VE: write it like vmbr0 or vmbr0,tag=114 in spec.networks of the machine or the WindowsHypervisor"
+    )))
 }

@@ -2,7 +2,7 @@
 
 use super::client::Config;
 use super::connection::Form;
-use super::found;
+use super::names;
 use crate::hypervisor::DriverError;
 use crate::vm::{MachineKey, Nic, VmSpec};
 
@@ -192,8 +192,8 @@ fn smbios(config: &Config, key: &MachineKey) -> String {
 /// Returns the tag that marks the owner in a listing, and the tags of the image.
 fn tags(config: &Config, key: &MachineKey) -> String {
     let kept =
-        config.get("tags").into_iter().flat_map(|tags| tags.split([';', ',', ' '])).filter(|tag| !tag.is_empty() && !tag.starts_with(found::TAG));
-    kept.map(str::to_owned).chain([found::tag(key.vm)]).collect::<Vec<_>>().join(";")
+        config.get("tags").into_iter().flat_map(|tags| tags.split([';', ',', ' '])).filter(|tag| !tag.is_empty() && !tag.starts_with(names::TAG));
+    kept.map(str::to_owned).chain([names::tag(key.vm)]).collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]

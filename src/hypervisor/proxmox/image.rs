@@ -2,8 +2,8 @@
 
 use super::client::{Client, Config, Location, Resource};
 use super::connection::Form;
-use super::found;
 use super::hardware;
+use super::names;
 use crate::api::hypervisor::{CloneMode, Proxmox};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
@@ -84,8 +84,8 @@ impl Image {
         let mut form = Form::new();
         let mut set = |key: &str, value: String| form.push((key.to_owned(), value));
         set("newid", to.vmid.to_string());
-        set("name", found::name_of(key));
-        set("description", found::description(key));
+        set("name", names::name_of(key));
+        set("description", names::description(key));
         set("full", u8::from(is_full).to_string());
         if template.at.node != to.node {
             set("target", to.node.clone());

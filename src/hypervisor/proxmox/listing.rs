@@ -1,39 +1,23 @@
 //! Lists a cluster: two requests for any number of VMs, one more for each VM that was not seen before, and one for each guest that still
 //! reports. If the storage for configuration drives is not shared, one request for each node.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use super::ProxmoxDriver;
-use super::client::{Location, Resource};
+use super::client::Resource;
+use super::driver::ProxmoxDriver;
 use super::found::{self, Found};
+use super::names;
+use super::owners::{Looks, Owners};
 use super::words::{self, Words};
 use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, Leftover, Listing, Row, Wanted};
 use crate::vm::{MachineKey, Power};
 
-/// The owners of VMs from earlier listings; they are trusted as long as a VM looks the same.
-pub type Owners = HashMap<Looks, Option<MachineKey>>;
-
-/// The properties that identify a VM: another VM differs in at least one of them.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Looks {
-    at: Location,
-    name: String,
-    tags: String,
-    lock: String,
-}
-
-impl Looks {
-    fn of(guest: &Resource) -> Self {
-        Self { at: guest.location(), name: guest.name.clone(), tags: guest.tags.clone(), lock: guest.lock.clone() }
-    }
-}
-
 impl ProxmoxDriver {
     pub(super) async fn list_all(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
         let mut owners = self.owners.lock().await;
         let mut guests = self.client.guests().await?;
-        guests.retain(found::may_be_ours);
+        guests.retain(names::may_be_ours);
         let there: HashSet<Looks> = guests.iter().map(Looks::of).collect();
         owners.retain(|looks, _| there.contains(looks));
         let mut ours = Vec::new();
@@ -59,7 +43,7 @@ impl ProxmoxDriver {
         rows.dedup_by_key(|row| row.key.vm);
         // The drives of VMs that are being created are no leftovers.
         let is_leftover = |vm: &&VmUuid| !vms.contains(vm) && !wanted.awaiting_reports.contains(vm);
-        let what = |vm: &VmUuid| format!("{}:iso/{}", self.settings.iso_storage, found::image_of(*vm));
+        let what = |vm: &VmUuid| format!("{}:iso/{}", self.settings.iso_storage, names::image_of(*vm));
         let mut leftovers: Vec<Leftover> = images.iter().filter(is_leftover).map(|vm| Leftover { what: what(vm) }).collect();
         leftovers.sort();
         Ok(Listing { rows, leftovers })
@@ -87,7 +71,7 @@ impl ProxmoxDriver {
     /// Returns the VMs that have a configuration drive.
     async fn images_of_vms(&self) -> Result<HashSet<VmUuid>, DriverError> {
         let shown = self.images_of_nodes(None).await?;
-        Ok(shown.iter().flat_map(|(_, images)| images).filter_map(|name| found::vm_of(name)).collect())
+        Ok(shown.iter().flat_map(|(_, images)| images).filter_map(|name| names::vm_of(name)).collect())
     }
 }
 

@@ -3,10 +3,15 @@
 use bytes::Bytes;
 
 use super::client::{Location, Resource, TaskState};
+use super::driver::ProxmoxDriver;
 use super::fault::Refusal;
 use super::found::{self, Found};
 use super::hardware::{self, Asked};
-use super::{POLL, ProxmoxDriver, Seek, TASK, place, reserve, with_task, without_task};
+use super::journal::{TASK, reserve, with_task, without_task};
+use super::names::image_of;
+use super::place;
+use super::seek::Seek;
+use super::tasks::POLL;
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Power, Seed, StopMode, VmSpec};
@@ -139,7 +144,7 @@ impl ProxmoxDriver {
         let is_configured = found.is_configured(key);
         // A VM whose drive was ejected is only started.
         if !is_configured || found.medium(&volume).is_some() {
-            let task = self.client.upload(&at.node, &self.settings.iso_storage, &found::image_of(key.vm), image).await;
+            let task = self.client.upload(&at.node, &self.settings.iso_storage, &image_of(key.vm), image).await;
             if !self.is_done(task, |_| false).await? {
                 return wait;
             }
@@ -179,7 +184,7 @@ impl ProxmoxDriver {
     /// Removes the configuration drive; returns whether one existed.
     pub(super) async fn remove_image(&self, key: &MachineKey, at: Option<&Location>) -> Result<bool, DriverError> {
         let Some(node) = self.node_of_image(key, at.map(|at| at.node.as_str())).await? else { return Ok(false) };
-        let task = self.client.delete_image(&node, &self.settings.iso_storage, &found::image_of(key.vm)).await;
+        let task = self.client.delete_image(&node, &self.settings.iso_storage, &image_of(key.vm)).await;
         self.is_done(task, |_| false).await?;
         Ok(true)
     }

@@ -5,22 +5,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cluster::Cluster;
-use super::{ProxmoxEndpoint, image_of, name_of};
+use super::rig::{STEPS, endpoint, failure};
 use crate::api::hypervisor::{CloneMode, Proxmox, VmIds};
 use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::authority::Authority;
 use crate::hypervisor::contract::machine::{Machine, Requests};
-use crate::hypervisor::proxmox::ProxmoxDriver;
+use crate::hypervisor::proxmox::driver::ProxmoxDriver;
+use crate::hypervisor::proxmox::names::{image_of, name_of};
 use crate::hypervisor::wire::{Fate, Wire, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
 use crate::vm::{GuestReport, MacAddress, Nic, Observed, Power, Present, SeedKind, Seeded, StopMode, Thing, VmDisk, VmSpec};
-
-pub(super) const STEPS: usize = 10;
-
-pub(super) fn endpoint() -> Option<ProxmoxEndpoint> {
-    Cluster::start().map(|cluster| ProxmoxEndpoint::new(&Arc::new(cluster)))
-}
 
 fn pass() -> WireHook {
     Arc::new(|_| Fate::Pass)
@@ -28,16 +22,6 @@ fn pass() -> WireHook {
 
 fn nic(network: Option<&str>) -> Nic {
     Nic { network: network.map(str::to_owned), mac: MacAddress([2, 0, 0, 0, 0, 1]) }
-}
-
-/// Advances until the first failure.
-pub(super) async fn failure(machine: &Machine, driver: &dyn Driver) -> DriverError {
-    for _ in 0..STEPS {
-        if let Err(error) = machine.advance(driver).await {
-            return error;
-        }
-    }
-    panic!("it does not fail");
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Faults in a cluster, tested with fakepve: the driver reports each fault with the remedy, changes nothing, and goes on when the cause ends.
 
-use super::behaviour::{STEPS, endpoint, failure};
+use super::rig::{STEPS, endpoint, failure};
 use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::machine::Machine;
-use crate::hypervisor::proxmox::ProxmoxDriver;
+use crate::hypervisor::proxmox::driver::ProxmoxDriver;
 use crate::hypervisor::wire::{Fate, Wire};
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Power, SeedKind, StopMode};

@@ -6,13 +6,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::cluster::login;
-use super::{image_of, name_of};
 use crate::api::hypervisor::Proxmox;
 use crate::hypervisor::contract::authority::Authority;
 use crate::hypervisor::contract::machine::Machine;
 use crate::hypervisor::contract::server::{self, Answer, Request};
-use crate::hypervisor::proxmox::ProxmoxDriver;
-use crate::hypervisor::proxmox::found::description;
+use crate::hypervisor::proxmox::driver::ProxmoxDriver;
+use crate::hypervisor::proxmox::names::{description, image_of, name_of};
 use crate::hypervisor::wire::{Fate, Wire};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
 use crate::vm::{Observed, Power, Present, StopMode};
