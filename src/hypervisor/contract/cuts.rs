@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::TestEndpoint;
-use super::machine::{MANY, Machine};
+use super::endpoint::TestEndpoint;
+use super::machine::{MANY, Machine, go_on};
 use crate::hypervisor::wire::{Fate, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{Observed, Power, Seeded, StopMode};
@@ -52,7 +52,7 @@ impl Stage {
         for _ in 0..MANY {
             match self.step(machine, driver).await {
                 Ok(DriverStep::Done) => return,
-                other => super::machine::go_on(other).await,
+                other => go_on(other).await,
             }
         }
         panic!("{self:?} does not end");

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::TestEndpoint;
+use super::endpoint::TestEndpoint;
+use super::seed::seed;
 use crate::api::name::VmUuid;
 pub use crate::hypervisor::machine::Machine;
 use crate::hypervisor::machine::pause;
@@ -46,13 +47,13 @@ impl Machine {
     /// A machine that the endpoint can create.
     pub fn at(endpoint: &dyn TestEndpoint, name: &str) -> Self {
         let mut machine = Self::new(name, endpoint.spec());
-        machine.seed = super::seed::seed(endpoint.seed_kind());
+        machine.seed = seed(endpoint.seed_kind());
         machine
     }
 
     pub fn new(name: &str, spec: VmSpec) -> Self {
         let key = MachineKey { vm: VmUuid::of(name), cluster: "lab/one".into(), name: name.into() };
-        Self::of(key, spec, super::seed::seed(SeedKind::Drive))
+        Self::of(key, spec, seed(SeedKind::Drive))
     }
 
     /// Replaces the journal, as if an earlier pass had stored it.

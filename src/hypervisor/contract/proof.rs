@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::TestEndpoint;
+use super::endpoint::TestEndpoint;
 use crate::hypervisor::prove::{Bench, CASES, Ledger, Verdict, prove};
 
 /// Asserts that all cases of the proof pass and leave nothing.
