@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::driver::Driver;
 use super::gates::Gates;
 use super::libvirt::LibvirtDriver;
 use super::login::Login;
@@ -22,9 +23,9 @@ pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
 use super::vsphere::{Sessions, VsphereDriver};
 use super::wire::{Fate, Wire};
-use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
+use crate::vm::DriverError;
 
 /// Called for every request to an endpoint, with the driver, `<namespace>/<name>` of the WindowsHypervisor and the name of the request.
 pub type RequestHook = Arc<dyn Fn(&'static str, &str, &'static str) + Send + Sync>;

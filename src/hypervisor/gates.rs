@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Caps;
+use super::driver::Caps;
 use super::gate::Gate;
 use super::login::Login;
 use crate::registry::Registry;

@@ -13,11 +13,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error as HttpError};
 use hyper_util::rt::TokioExecutor;
 
-use super::DriverError;
 use super::login::Login;
 use super::tls;
 use super::wire::Effect;
 use crate::causes::chain;
+use crate::vm::DriverError;
 
 /// The longest answer, in bytes.
 const LONGEST: usize = 64 << 20;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::DriverError;
+use crate::vm::DriverError;
 
 /// The values of a Secret, by key. They are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]

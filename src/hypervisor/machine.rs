@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Driver, DriverError, DriverStep};
-use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
+use super::driver::{Driver, DriverStep};
+use crate::vm::{DriverError, Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 
 /// A machine whose journal is in memory.
 pub struct Machine {

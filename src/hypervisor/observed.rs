@@ -10,11 +10,12 @@ use futures::stream::BoxStream;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
+use super::driver::{Caps, Driver, DriverStep, ImageFirmware};
 use super::gate::{Gate, Kept};
 use super::gates::EndpointGates;
-use super::{Caps, Driver, DriverError, DriverStep, Endpoint, ImageFirmware, Listing, Wanted};
+use super::listing::{Listing, Wanted};
 use crate::api::hypervisor::Alias;
-use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
+use crate::vm::{DriverError, Endpoint, Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// One finished call to a hypervisor.
 #[derive(Clone, Copy, Debug)]

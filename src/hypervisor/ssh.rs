@@ -9,8 +9,8 @@ use russh::client::{self, Handle, Msg};
 use russh::keys::{Algorithm, PrivateKey, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate, decode_secret_key};
 use russh::{ChannelStream, Preferred};
 
-use super::DriverError;
 use super::login::Login;
+use crate::vm::DriverError;
 
 /// The keys of the Secret.
 const IDENTITY: &str = "ssh-privatekey";

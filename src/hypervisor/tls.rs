@@ -12,8 +12,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ConfigBuilder, RootCertStore};
 
-use super::DriverError;
 use super::login::Login;
+use crate::vm::DriverError;
 
 /// The keys of the Secret.
 const AUTHORITY: &str = "ca.crt";

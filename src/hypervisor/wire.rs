@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::DriverError;
+use crate::vm::DriverError;
 
 /// One request to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
