@@ -1,6 +1,8 @@
 //! Antrea: the configuration of its Linux agents, and the state that each agent reports.
 
-use super::{Cluster, Family, Origin, Settings};
+use super::cluster::Cluster;
+use super::family::Family;
+use super::source::Origin;
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::{Program, version};
 
@@ -27,7 +29,7 @@ fn or(place: &Place<'_>, known: &[&'static str], default: &'static str) -> Optio
     if empty { Some(default) } else { place.one_of(known) }
 }
 
-pub fn read(cluster: &Cluster<'_>) -> Family {
+pub fn read(cluster: &Cluster<'_>) -> Family<Antrea> {
     const KEY: &str = "antrea-agent.conf";
     let set = cluster.linux_set(Program::Antrea);
     let text = set
@@ -80,6 +82,6 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         vni: None,
         port: port.filter(|_| tunnels),
         from,
-        settings: Settings::Antrea(antrea),
+        settings: antrea,
     }
 }

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use super::cluster::{Cluster, counted};
+use super::family::Family;
+use super::felix::{self, GROUP};
 use super::operator::{self, Operator};
-use super::{Cluster, Family, Origin, Settings, felix};
+use super::setting::{Setting, setting};
+use super::source::Origin;
 use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
-use crate::components::workloads::{Program, Workload};
+use crate::components::workloads::{self, Program, Workload};
 
 /// Calico's default block sizes.
 const DEFAULT_BLOCK: u32 = 26;
 const DEFAULT_BLOCK_V6: u32 = 122;
-/// The API group of Calico's objects. Without Calico's API server, the group has the prefix `crd.`.
-pub(super) const GROUP: &str = "projectcalico.org";
 
 /// The way in which a pool's packets reach other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +47,6 @@ impl Encapsulation {
     }
 }
 
-/// A field and its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting<T> {
-    pub object: ObjectRef,
-    pub field: String,
-    pub value: T,
-}
-
 /// A pool of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
@@ -83,10 +77,6 @@ pub struct Calico {
     /// The nodes with a VXLAN tunnel; the nodes with an IPIP tunnel follow.
     pub vxlan_nodes: Vec<ObjectRef>,
     pub ipip_nodes: Vec<ObjectRef>,
-}
-
-pub(super) fn setting<T>(place: &Place<'_>, value: T) -> Setting<T> {
-    Setting { object: place.object.clone(), field: place.field.clone(), value }
 }
 
 impl Calico {
@@ -191,7 +181,7 @@ fn mode(calico: &Calico) -> Option<String> {
     Some(mode.into())
 }
 
-pub fn read(cluster: &Cluster<'_>) -> Family {
+pub fn read(cluster: &Cluster<'_>) -> Family<Calico> {
     let set = cluster.linux_set(Program::Calico);
     let installation = cluster.objects.named(operator::GROUP, "Installation", None, "default");
     let bgp = bgp(cluster, installation.as_ref(), set);
@@ -227,22 +217,21 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
     }
     if let Some(pool) = calico.pool() {
         let nodes = calico.vxlan_nodes.len() + calico.ipip_nodes.len();
-        let shown = if nodes == 0 { String::new() } else { format!(", annotations of {}", super::counted(nodes)) };
+        let shown = if nodes == 0 { String::new() } else { format!(", annotations of {}", counted(nodes)) };
         fact("mode", format!("{}, {}{shown}", pool.encapsulation.object, pool.encapsulation.field));
     }
     if vxlan {
         fact("vni", format!("{}, {}", calico.vni.object, calico.vni.field));
         fact("port", format!("{}, {}", calico.port.object, calico.port.field));
     }
-    let version = cluster
-        .version(Program::Calico)
-        .or_else(|| installation?.along("status.calicoVersion").text().and_then(|tag| crate::components::workloads::version(&tag)));
+    let version =
+        cluster.version(Program::Calico).or_else(|| installation?.along("status.calicoVersion").text().and_then(|tag| workloads::version(&tag)));
     Family {
         version,
         mode: mode(&calico),
         vni: Some(calico.vni.value).filter(|_| vxlan),
         port: Some(calico.port.value).filter(|_| vxlan),
         from,
-        settings: Settings::Calico(Box::new(calico)),
+        settings: calico,
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cluster, Kind, counted};
-use crate::components::workloads::Program;
+use super::cluster::{Cluster, counted};
+use super::kind::Kind;
+use crate::components::workloads::{Program, Workload};
 
 /// The network, and how it was recognized.
 pub struct Detected {
@@ -87,7 +88,7 @@ fn only(kinds: &BTreeSet<Kind>) -> Option<Kind> {
 
 /// The names of the DaemonSets that provide a network.
 fn sets(cluster: &Cluster<'_>, kind: Kind) -> String {
-    let made_by = |set: &&super::Workload<'_>| {
+    let made_by = |set: &&Workload<'_>| {
         PROGRAMS
             .iter()
             .any(|(program, of)| set.runs(*program) && (*of == kind || (kind == Kind::Canal && [Kind::Flannel, Kind::Calico].contains(of))))

@@ -1,10 +1,12 @@
 //! Felix, Calico's agent: its settings come from an object or from the environment of its pods.
 
-use super::Cluster;
-use super::calico::{GROUP, Setting, setting};
+use super::cluster::Cluster;
+use super::setting::{Setting, setting};
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::Program;
 
+/// The API group of Calico's objects. Without Calico's API server, the group has the prefix `crd.`.
+pub(super) const GROUP: &str = "projectcalico.org";
 /// The highest number of 24 bits.
 const MOST_VNI: u32 = (1 << 24) - 1;
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Cluster, Family, Origin, Settings};
+use super::cluster::{Cluster, counted};
+use super::family::Family;
+use super::source::Origin;
 use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::Program;
@@ -131,7 +133,7 @@ fn written(cluster: &Cluster<'_>) -> Option<Config> {
     None
 }
 
-pub fn read(cluster: &Cluster<'_>) -> Family {
+pub fn read(cluster: &Cluster<'_>) -> Family<Flannel> {
     let set = cluster.linux_set(Program::Flannel);
     let config = written(cluster);
     let shown: Vec<Shown> = cluster.linux.iter().filter_map(shown).collect();
@@ -152,7 +154,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
     };
     let port = port.filter(|_| vxlan);
 
-    let nodes = |key| format!("annotation {key} of {}", super::counted(shown.len()));
+    let nodes = |key| format!("annotation {key} of {}", counted(shown.len()));
     let file = config.as_ref().map(|config| format!("{}, {}", config.object, config.field));
     let default = || "flannel's default, because nothing is written".to_owned();
     let mut from = Vec::new();
@@ -172,5 +174,5 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         fact("port", file.unwrap_or_else(default));
     }
     let flannel = Flannel { daemon_set: set.map(|set| set.object.clone()), config, shown };
-    Family { version: cluster.version(Program::Flannel), mode, vni, port, from, settings: Settings::Flannel(flannel) }
+    Family { version: cluster.version(Program::Flannel), mode, vni, port, from, settings: flannel }
 }

@@ -1,7 +1,8 @@
 //! Calico's operator: its settings for Windows nodes, and whether it works.
 
-use super::calico::{Setting, setting};
-use super::{Cluster, cluster};
+use super::api_server::api_server;
+use super::cluster::Cluster;
+use super::setting::{Setting, setting};
 use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 
@@ -57,7 +58,7 @@ pub(super) fn read(cluster: &Cluster<'_>, installation: &Place<'_>) -> Operator 
         windows,
         folders: folders(installation),
         endpoint,
-        api_server: cluster::api_server(cluster),
+        api_server: api_server(cluster),
     }
 }
 

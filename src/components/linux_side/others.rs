@@ -1,31 +1,12 @@
-//! The networks of clouds, and the networks that Windows nodes cannot join.
+//! The networks without settings that matter: the network of Azure, and the networks that Windows nodes cannot join.
 
-use super::{Cluster, Family, Kind, Origin, Settings};
-use crate::components::place::{ObjectRef, Place};
+use super::cluster::Cluster;
+use super::family::Family;
+use super::kind::Kind;
+use super::source::Origin;
 use crate::components::workloads::Program;
 
-/// The settings of the AWS VPC CNI.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Aws {
-    pub object: ObjectRef,
-    /// Whether the object exists.
-    pub exists: bool,
-    pub field: String,
-    /// Whether Windows nodes get addresses.
-    pub windows: bool,
-}
-
-fn aws(cluster: &Cluster<'_>) -> Family {
-    const KEY: &str = "enable-windows-ipam";
-    let place = cluster.objects.config_map("kube-system", "amazon-vpc-cni").map(|map| map.at("data").at(KEY));
-    let windows = place.as_ref().and_then(Place::flag_in_text).unwrap_or(false);
-    let exists = place.is_some();
-    let object = place.map_or_else(|| ObjectRef::new("ConfigMap", Some("kube-system"), "amazon-vpc-cni"), |place| place.object);
-    let settings = Settings::Aws(Aws { object, exists, field: format!("data.{KEY}"), windows });
-    Family { settings, ..Family::plain(cluster.version(Program::AwsVpcCni), None) }
-}
-
-fn cilium(cluster: &Cluster<'_>) -> Family {
+fn cilium(cluster: &Cluster<'_>) -> Family<()> {
     let config = cluster.objects.of("", "ConfigMap").into_iter().find(|map| map.object.name == "cilium-config");
     let text = |key: &str| config.as_ref().and_then(|config| config.at("data").at(key).text());
     let mode = match (text("routing-mode").as_deref(), text("tunnel-protocol"), text("tunnel")) {
@@ -40,7 +21,7 @@ fn cilium(cluster: &Cluster<'_>) -> Family {
 }
 
 /// The mode is `overlay` if pods have separate addresses: then nodes have a label, and Azure's agent has a scenario.
-fn azure(cluster: &Cluster<'_>) -> Family {
+fn azure(cluster: &Cluster<'_>) -> Family<()> {
     let labelled = cluster
         .linux
         .iter()
@@ -53,14 +34,15 @@ fn azure(cluster: &Cluster<'_>) -> Family {
     Family { from, ..Family::plain(cluster.version(Program::AzureCni), overlay.then(|| "overlay".into())) }
 }
 
-pub fn read(kind: Kind, cluster: &Cluster<'_>) -> Family {
+pub fn read(kind: Kind, cluster: &Cluster<'_>) -> Family<()> {
     match kind {
-        Kind::AwsVpcCni => aws(cluster),
         Kind::AzureCni => azure(cluster),
         Kind::Cilium => cilium(cluster),
         Kind::Kindnet => Family::plain(cluster.version(Program::Kindnet), None),
         Kind::KubeRouter => Family::plain(cluster.version(Program::KubeRouter), None),
         Kind::Weave => Family::plain(cluster.version(Program::Weave), None),
-        Kind::Flannel | Kind::Calico | Kind::Antrea | Kind::OvnKubernetes | Kind::Canal | Kind::Unknown => Family::plain(None, None),
+        Kind::Flannel | Kind::Calico | Kind::Antrea | Kind::OvnKubernetes | Kind::AwsVpcCni | Kind::Canal | Kind::Unknown => {
+            Family::plain(None, None)
+        }
     }
 }

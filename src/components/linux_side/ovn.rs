@@ -1,6 +1,8 @@
 //! OVN-Kubernetes: its hybrid overlay, which connects Windows nodes. OpenShift, the chart and flags configure it in different places.
 
-use super::{Cluster, Family, Origin, Settings, Told};
+use super::cluster::{Cluster, counted};
+use super::family::Family;
+use super::source::{Origin, Told};
 use crate::components::cidr::{Cidr, listed};
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::{Program, version};
@@ -116,12 +118,12 @@ fn told(cluster: &Cluster<'_>, key: &str, section: &str, key_in_file: &str) -> O
     Some(Told { object: place.object, field: place.field, networks })
 }
 
-pub fn read(cluster: &Cluster<'_>) -> Family {
+pub fn read(cluster: &Cluster<'_>) -> Family<Ovn> {
     let written = of_openshift(cluster).or_else(|| of_file(cluster)).unwrap_or_else(|| of_daemon_set(cluster));
     let takes_part = |node: &&Place<'_>| node.along("metadata.annotations").keys().iter().any(|key| key.starts_with(HYBRID));
     let shown: Vec<ObjectRef> = cluster.linux.iter().filter(takes_part).map(|node| node.object.clone()).collect();
     let hybrid = !shown.is_empty();
-    let mut from = vec![Origin { fact: "mode", source: format!("annotations {HYBRID}… of {}", super::counted(shown.len())) }];
+    let mut from = vec![Origin { fact: "mode", source: format!("annotations {HYBRID}… of {}", counted(shown.len())) }];
     if hybrid {
         let note = if written.networks.is_empty() { String::new() } else { format!(", for {}", listed(&written.networks)) };
         from.push(Origin { fact: "port", source: format!("{}, {}{note}", written.object, written.field) });
@@ -138,7 +140,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         vni: hybrid.then_some(VNI),
         port: hybrid.then(|| written.port.unwrap_or(DEFAULT_PORT)),
         from,
-        settings: Settings::Ovn(Ovn {
+        settings: Ovn {
             object: written.object,
             field: written.field,
             asked: written.asked,
@@ -146,7 +148,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
             hybrid: written.networks,
             pods: told(cluster, "net_cidr", "default", "cluster-subnets"),
             services: told(cluster, "svc_cidr", "kubernetes", "service-cidrs"),
-        }),
+        },
     }
 }
 

@@ -1,8 +1,10 @@
 //! Pod networks and Service networks: several objects contain them, and these objects may contradict each other.
 
-use super::cluster::kubeadm;
+use super::cluster::Cluster;
 use super::flannel::NODE_ARGUMENTS;
-use super::{Cluster, Disagreement, Node, Settings, Told};
+use super::node::Node;
+use super::settings::Settings;
+use super::source::{Disagreement, Told};
 use crate::components::cidr::{Cidr, listed};
 use crate::components::place::Place;
 
@@ -54,7 +56,7 @@ fn openshift(cluster: &Cluster<'_>, pods: bool) -> Option<Told> {
 }
 
 fn of_kubeadm(cluster: &Cluster<'_>, field: &str) -> Option<Told> {
-    Some(Told::at(&kubeadm(cluster)?.along(field)))
+    Some(Told::at(&cluster.kubeadm()?.along(field)))
 }
 
 /// Reads the networks of Cilium's ConfigMap, if Cilium itself allocates the addresses.
