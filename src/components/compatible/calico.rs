@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT, operator};
+use super::limits::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
 use crate::api::condition::Reason;
 use crate::components::finding::{Finding, Patch};
-use crate::components::linux_side::{Calico, Encapsulation, LinuxSide, Pool, Setting};
+use crate::components::linux_side::{Calico, Encapsulation, Pool, Setting};
 use crate::components::room::in_block;
 
 pub(super) fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
@@ -181,7 +181,7 @@ fn families(calico: &Calico) -> Option<Finding> {
     Some(Finding { field, ..finding(reason, at, format!("{message} ({})", six.network), remedy) })
 }
 
-pub fn judge(calico: &Calico, side: &LinuxSide) -> Vec<Finding> {
+pub fn judge(calico: &Calico) -> Vec<Finding> {
     let four: Vec<&Pool> = calico.pools.iter().filter(|pool| pool.network.is_ipv4()).collect();
     let mut found: Vec<Finding> = four.iter().filter_map(|pool| encapsulation(calico, pool)).collect();
     // If Calico does not manage the addresses, no blocks exist.
@@ -190,6 +190,5 @@ pub fn judge(calico: &Calico, side: &LinuxSide) -> Vec<Finding> {
     let others =
         [bgp_with_vxlan(calico), neither_bgp_nor_vxlan(calico), strict_affinity(calico), dataplane(calico), not_rolled_out(calico), families(calico)];
     found.extend(others.into_iter().flatten());
-    found.extend(calico.operator.iter().flat_map(|operator| operator::judge(operator, side)));
     found
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
+use super::limits::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
 use crate::api::condition::Reason;
 use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Network, Node, Shown, TYPE};

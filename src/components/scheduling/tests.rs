@@ -1,6 +1,8 @@
 //! Tests with DaemonSets from charts and manifests.
 
-use crate::components::scheduling::*;
+use serde_json::{Value, json};
+
+use crate::components::scheduling::misplaced;
 
 /// The DaemonSets that the real controller places in the story *Windows side*.
 fn daemon_sets() -> Vec<Value> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Host;
+use super::host::Host;
 use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_HANDLER, HYPER_V_LABEL, PROCESS_HANDLER, Taint, WindowsRelease};
 use crate::api::listing::Listing;
 use crate::components::plan::labels;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{NAMESPACE, Parameters, with_pull_secrets};
+use super::namespace::NAMESPACE;
+use super::parameters::{Parameters, with_pull_secrets};
 use crate::components::plan::{digest, labels};
 
 /// Annotation on pods: the digest of the settings that they started with. A change of the settings restarts the pods, one node at a time.

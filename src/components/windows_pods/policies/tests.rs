@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
 use crate::api::cluster::WindowsCluster;
-use crate::components::windows_pods::policies::*;
+use crate::api::components::ValidationMode;
+use crate::components::windows_pods::policies::{Effect, POLICY, RULES, names, objects};
 
 /// An API server truncates longer warnings if a request causes many.
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go>
