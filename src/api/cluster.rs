@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::components::{ComponentPart, Components, ComponentsMode, ComponentsStatus};
-use super::control_plane::KubeconfigSecretReference;
+use super::kubeconfig::KubeconfigSecretReference;
 use super::machine::{LocalReference, TemplateMetadata};
 
 /// Finalizer of a WindowsCluster while the workload cluster may still have objects that CAPW created there for its Windows nodes.

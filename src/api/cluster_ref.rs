@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::bootstrap_config::WindowsBootstrapConfig;
 use super::capi::{self, GROUP};
 use super::cluster::WindowsCluster;
-use super::control_plane::KubeconfigSecretReference;
+use super::kubeconfig::KubeconfigSecretReference;
 use super::pool::WindowsNodePool;
 
 /// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a standalone pool: the cluster that they join, in the text form of

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cluster::ControlPlaneEndpoint;
+use super::kubeconfig::KubeconfigSecretReference;
 use super::machine::TemplateMetadata;
 
 /// Finalizer of an ExternalControlPlane while its cluster has Machines, which could be neither drained nor removed without its kubeconfig, and
@@ -46,25 +47,6 @@ pub struct ExternalControlPlaneSpec {
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(validation = Rule::new("self.matches('^v[0-9]+[.][0-9]+[.][0-9]+([-+][-+.A-Za-z0-9]*)?$')").message("must be a version with all three numbers and a v, e.g. v1.36.3"))]
     pub version: Option<String>,
-}
-
-/// A key of a Secret that holds a kubeconfig.
-#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct KubeconfigSecretReference {
-    /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
-    pub name: String,
-    /// Key in the Secret. Default: `value`.
-    #[serde(default = "default_key")]
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$')").message("must be a key of a Secret: letters, digits, -, _ and ., not . alone and not .. at its beginning, e.g. value"))]
-    pub key: String,
-}
-
-fn default_key() -> String {
-    "value".into()
 }
 
 /// Observed state.

@@ -2,6 +2,8 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool};
 
+use super::kinds::custom_resource_definitions;
+
 /// Adds to `found` the fields below a schema that have no description, or one of less than four characters. Returns the number of fields.
 fn unexplained(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>) -> usize {
     let mut fields = 0;
@@ -25,7 +27,7 @@ fn unexplained(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>) ->
 fn every_field_is_explained() {
     let mut found = Vec::new();
     let mut fields = 0;
-    for crd in super::custom_resource_definitions() {
+    for crd in custom_resource_definitions() {
         for version in &crd.spec.versions {
             let schema = version.schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref()).unwrap();
             assert!(schema.description.as_ref().is_some_and(|d| d.len() > 20), "{}: say what the kind is", crd.spec.names.kind);

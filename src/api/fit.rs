@@ -9,10 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::decode::from_value;
+use super::kinds::custom_resource_definitions;
 
 /// The schema of each kind's status.
 static SCHEMAS: LazyLock<HashMap<String, JSONSchemaProps>> = LazyLock::new(|| {
-    let crds = super::custom_resource_definitions().into_iter();
+    let crds = custom_resource_definitions().into_iter();
     let status = crds.filter_map(|crd| {
         let schema = crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
         Some((crd.spec.names.kind, schema.properties?.remove("status")?))

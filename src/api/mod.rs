@@ -14,11 +14,15 @@ pub mod definition;
 pub(crate) mod documented;
 pub mod fit;
 pub mod hypervisor;
+mod kinds;
+pub mod kubeconfig;
 pub mod listing;
 pub mod machine;
 pub mod name;
 pub mod namespaces;
 pub mod pool;
+
+pub use self::kinds::{KINDS, OwnKind, custom_resource_definitions};
 
 #[cfg(test)]
 mod explained;
@@ -26,103 +30,3 @@ mod explained;
 mod readable;
 #[cfg(test)]
 mod samples;
-
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceConversion, CustomResourceDefinition};
-use kube::CustomResourceExt;
-
-/// One of CAPW's kinds.
-pub struct OwnKind {
-    /// Name of the kind's CustomResourceDefinition.
-    pub name: fn() -> &'static str,
-    definition: fn() -> CustomResourceDefinition,
-}
-
-impl OwnKind {
-    const fn of<K: CustomResourceExt>() -> Self {
-        Self { name: K::crd_name, definition: K::crd }
-    }
-}
-
-/// The one list of kinds, in the order in which they are written to `crds/`.
-pub const KINDS: [OwnKind; 11] = [
-    OwnKind::of::<cluster::WindowsCluster>(),
-    OwnKind::of::<cluster::WindowsClusterTemplate>(),
-    OwnKind::of::<hypervisor::WindowsHypervisor>(),
-    OwnKind::of::<machine::WindowsMachine>(),
-    OwnKind::of::<machine::WindowsMachineTemplate>(),
-    OwnKind::of::<pool::WindowsNodePool>(),
-    OwnKind::of::<pool::WindowsNodePoolTemplate>(),
-    OwnKind::of::<bootstrap_config::WindowsBootstrapConfig>(),
-    OwnKind::of::<bootstrap_config::WindowsBootstrapConfigTemplate>(),
-    OwnKind::of::<control_plane::ExternalControlPlane>(),
-    OwnKind::of::<control_plane::ExternalControlPlaneTemplate>(),
-];
-
-/// Returns the definition of each kind. Generating the schemas is slow: half a second in a build without optimization.
-pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
-    let mut crds: Vec<CustomResourceDefinition> = KINDS.iter().map(|kind| (kind.definition)()).collect();
-    for crd in &mut crds {
-        label(crd);
-        // Set explicitly: clusterctl merges definitions, and the webhook of an earlier version would stay.
-        crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".into(), webhook: None });
-    }
-    crds
-}
-
-/// Sets the labels by which Cluster API finds our version of a contract, and `clusterctl` finds our kinds.
-fn label(crd: &mut CustomResourceDefinition) {
-    let provider = match crd.spec.group.split('.').next() {
-        Some("bootstrap") => "bootstrap-windows",
-        Some("controlplane") => "control-plane-windows",
-        _ => "infrastructure-windows",
-    };
-    let labels = crd.metadata.labels.get_or_insert_default();
-    labels.insert("cluster.x-k8s.io/provider".into(), provider.into());
-    let served: Vec<&str> = crd.spec.versions.iter().filter(|version| version.served).map(|version| version.name.as_str()).collect();
-    labels.insert("cluster.x-k8s.io/v1beta2".into(), served.join("_"));
-    labels.insert("clusterctl.cluster.x-k8s.io".into(), String::new());
-    if crd.spec.names.kind == "WindowsHypervisor" {
-        // No Cluster owns a hypervisor: `clusterctl move` moves it, and the objects that it owns, because of this label.
-        labels.insert("clusterctl.cluster.x-k8s.io/move-hierarchy".into(), String::new());
-    }
-    if ["WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"].contains(&crd.spec.names.kind.as_str()) {
-        // No object owns the templates that a WindowsNodePool names.
-        labels.insert("clusterctl.cluster.x-k8s.io/move".into(), String::new());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Client-side `kubectl apply` keeps a copy of the object in an annotation of at most 256 KiB, and a second version must fit beside the first.
-    #[test]
-    fn definitions_leave_room_for_a_second_version() {
-        for crd in custom_resource_definitions() {
-            let size = serde_json::to_vec(&crd).unwrap().len();
-            let versions = crd.spec.versions.len();
-            assert!(size / versions < 120 * 1024, "{}: {size} bytes with {versions} versions", crd.spec.names.plural);
-        }
-    }
-
-    #[test]
-    fn definitions_convert_nothing_and_say_which_versions_fulfil_the_contract() {
-        for crd in custom_resource_definitions() {
-            assert_eq!(crd.spec.conversion.unwrap().strategy, "None", "{}", crd.spec.names.kind);
-            assert_eq!(crd.metadata.labels.unwrap()["cluster.x-k8s.io/v1beta2"], "v1alpha1", "{}", crd.spec.names.kind);
-            assert_eq!(crd.spec.versions.iter().filter(|version| version.storage).count(), 1, "{}", crd.spec.names.kind);
-        }
-    }
-
-    /// `clusterctl move` moves the objects that owner references link to the Cluster, and the kinds with a label.
-    #[test]
-    fn what_nothing_owns_is_moved_by_its_label() {
-        let labelled = |label: &str| -> Vec<String> {
-            let crds = custom_resource_definitions().into_iter();
-            let with = crds.filter(|crd| crd.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label)));
-            with.map(|crd| crd.spec.names.kind).collect()
-        };
-        assert_eq!(labelled("clusterctl.cluster.x-k8s.io/move"), ["WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"]);
-        assert_eq!(labelled("clusterctl.cluster.x-k8s.io/move-hierarchy"), ["WindowsHypervisor"]);
-    }
-}

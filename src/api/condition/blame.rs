@@ -1,7 +1,6 @@
-//! The classification of a reason: whether it is a problem, where its cause is, and what to do.
+//! The classes of reasons: whether a reason is a problem, and where its cause is.
 
 use super::condition_type::ConditionType;
-use super::reason::Reason;
 use crate::api::documented::documented_enum;
 
 /// Whether a reason is worth a Warning event.
@@ -64,38 +63,4 @@ pub(super) const fn on_linux() -> Entry {
         ConditionType::NetworkCompatible,
         "The message has the object, the field and what to do, and `status.components.findings` the command: see docs/pod-network.md.",
     )
-}
-
-impl Reason {
-    /// The reason of this name, if it is one of ours.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
-    }
-
-    pub const fn severity(self) -> Severity {
-        self.entry().severity
-    }
-
-    /// Whether the reason becomes a Warning event.
-    pub const fn is_problem(self) -> bool {
-        matches!(self.severity(), Severity::Warning(_))
-    }
-
-    /// The place of the cause, if the reason is a problem.
-    pub const fn blame(self) -> Option<Blame> {
-        match self.severity() {
-            Severity::Normal => None,
-            Severity::Warning(blame) => Some(blame),
-        }
-    }
-
-    /// The condition that reports exactly this reason; Ready and others may repeat it. `None` if only an event reports it.
-    pub const fn condition(self) -> Option<ConditionType> {
-        self.entry().condition
-    }
-
-    /// What to do, in Markdown.
-    pub const fn remedy(self) -> &'static str {
-        self.entry().remedy
-    }
 }

@@ -1,4 +1,8 @@
-use crate::api::condition::*;
+//! Tests the reasons, and how conditions change.
+
+use jiff::Timestamp;
+
+use crate::api::condition::{ConditionType, Desired, Reason, apply};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

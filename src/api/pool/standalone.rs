@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::control_plane::KubeconfigSecretReference;
+use crate::api::kubeconfig::KubeconfigSecretReference;
 
 /// The cluster that a pool's nodes join without Cluster API.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]

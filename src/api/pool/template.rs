@@ -4,7 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::WindowsNodePoolSpec;
+use super::spec::WindowsNodePoolSpec;
 use crate::api::machine::TemplateMetadata;
 
 /// The template from which ClusterClass creates WindowsNodePools.
