@@ -6,14 +6,26 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{EXCLUDE_ANNOTATION, Left, ObservedNode, Victim};
+use super::decide::ObservedNode;
+use super::limits::EXCLUDE_ANNOTATION;
+use super::step::{Left, Victim};
+use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// The most names in one list; for further names, the message has only the number.
 const NAMED: usize = 3;
 /// The most different refusals in a message.
 const REFUSALS: usize = 5;
 
-pub fn progress(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> String {
+/// Returns the conditions during a drain. `refused`: the API server's answers to refused evictions.
+pub fn conditions(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> [Desired; 2] {
+    let words = progress(s, left, refused);
+    [
+        Desired::yes(ConditionType::Deleting, Reason::DrainingNode).with_message(words.clone()),
+        Desired::no(ConditionType::Ready, Reason::DrainingNode, words),
+    ]
+}
+
+fn progress(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> String {
     let mut parts = Vec::new();
     let mut refusals: BTreeMap<&str, Vec<&Victim>> = BTreeMap::new();
     for (pod, why) in refused {
@@ -52,6 +64,7 @@ pub fn progress(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, St
     format!("Node {node} is being drained since {}: {}", at(s.since, Duration::ZERO), parts.join("; "))
 }
 
+/// Returns why a drain ends although pods may be left.
 pub fn given_up(s: &ObservedNode<'_>) -> String {
     let node = s.node.metadata.name.as_deref().unwrap_or_default();
     match s.limits.whole {

@@ -7,7 +7,7 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Victim;
+use super::step::Victim;
 use crate::api::capi::DRAIN_LABEL;
 
 /// The annotation of a mirror pod, which represents a static pod in the API server.

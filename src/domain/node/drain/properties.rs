@@ -1,9 +1,15 @@
 //! Properties of a drain for any pods on a Node and any answers of the API server.
 
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::domain::node::drain::*;
+use crate::domain::node::drain::decide::POLL;
+use crate::domain::node::drain::{DrainStep, Limits, ObservedNode, PodOnNode, Victim, conditions, decide, elapsed};
 
 /// The properties and the behaviour of a pod.
 #[derive(Clone, Debug)]

@@ -1,7 +1,18 @@
+//! Tests which pods a drain evicts, waits for, deletes by force, or leaves.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use crate::api::capi::DRAIN_LABEL;
-use crate::domain::node::drain::*;
+use crate::api::condition::Reason;
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::Drain;
+use crate::domain::node::drain::pod::Stand;
+use crate::domain::node::drain::{DrainStep, Limits, ObservedNode, Plan, PodOnNode, Victim, conditions, decide, elapsed, given_up, is_over, pod};
 
 /// When the removal was requested.
 const SINCE: i64 = 1_767_225_600;
