@@ -2,9 +2,10 @@
 //! cached for a short time, so that many machines take few requests.
 
 use super::capabilities::Capabilities;
+use super::driver::LibvirtDriver;
+use super::hardware;
 use super::link::Session;
 use super::volumes::Image;
-use super::{LibvirtDriver, hardware};
 use crate::api::hypervisor::CloneMode;
 use crate::hypervisor::DriverError;
 use crate::vm::VmSpec;

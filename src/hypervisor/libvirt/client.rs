@@ -2,7 +2,6 @@
 
 use uuid::Uuid;
 
-use super::events::FOLLOWED;
 use super::refusal::{BEING_MADE, Error, code, unless};
 use super::rights;
 use super::rpc::{Connection, QEMU, RpcError};
@@ -71,16 +70,6 @@ impl Client {
 
     pub async fn open(&self, uri: &str) -> Result<(), Error> {
         self.call("ConnectOpen", Reads, 1, Encoder::default().optional_text(Some(uri)).u32(0)).await.map(|_| ())
-    }
-
-    /// Registers for the daemon's events about domains.
-    pub async fn follow_domains(&self) -> Result<(), Error> {
-        const ALL_DOMAINS: u32 = 0;
-        for kind in FOLLOWED {
-            let arguments = Encoder::default().u32(kind).u32(ALL_DOMAINS);
-            self.call("ConnectDomainEventCallbackRegisterAny", Reads, 316, arguments).await?;
-        }
-        Ok(())
     }
 
     pub async fn version(&self) -> Result<u64, Error> {

@@ -5,9 +5,6 @@
 
 use roxmltree::{Document, Node};
 
-use super::link::Session;
-use super::volumes::Image;
-use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 
 /// The kinds of pools whose volumes are files in one directory.
@@ -99,19 +96,18 @@ impl Chain {
         Self { is_whole: below.is_none(), layers: below.into_iter().collect() }
     }
 
-    /// The chain of a disk over that image.
-    pub fn over(image: &Image) -> Self {
-        let first = Layer { path: image.path.clone(), format: image.format.clone() };
-        Self { layers: std::iter::once(first).chain(image.chain.layers.iter().cloned()).collect(), is_whole: image.chain.is_whole }
+    /// The chain of a disk over a file, which has a chain of its own.
+    pub fn over(file: Layer, below: &Self) -> Self {
+        Self { layers: std::iter::once(file).chain(below.layers.iter().cloned()).collect(), is_whole: below.is_whole }
     }
 
     /// Returns the last known file, if the file under it is not known yet.
-    fn next(&self) -> Option<&Layer> {
+    pub fn next(&self) -> Option<&Layer> {
         let is_file = |layer: &&Layer| layer.path.starts_with('/') && self.layers.len() < MOST_LAYERS;
         self.layers.last().filter(is_file).filter(|_| !self.is_whole)
     }
 
-    fn extend(&mut self, below: Self) {
+    pub fn extend(&mut self, below: Self) {
         self.layers.extend(below.layers);
         self.is_whole = below.is_whole;
     }
@@ -124,16 +120,6 @@ impl Chain {
         };
         self.is_whole.then(|| self.layers.iter().rev().fold(element("backingStore"), file))
     }
-}
-
-/// Adds every file under an image to its chain, as far as the files are volumes of the daemon.
-pub async fn with_chain(session: &Session, mut image: Image) -> Result<Image, DriverError> {
-    while let Some(layer) = image.chain.next().filter(|_| session.storage.is_of_files()) {
-        let Some(xml) = session.client.volume_xml_by_path(&layer.path).await? else { break };
-        let Some(below) = Image::read(&xml) else { break };
-        image.chain.extend(below.chain);
-    }
-    Ok(image)
 }
 
 /// Lists the locations of a domain's disks, without the files under them.
@@ -149,6 +135,7 @@ pub fn sources(domain: Node<'_, '_>) -> Vec<Source> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hypervisor::libvirt::volumes::Image;
 
     fn pool(kind: &str) -> Storage {
         let xml = format!("<pool type='{kind}'><name>fast</name><source><dir path='/x'/></source><target><path>/pools/fast</path></target></pool>");
@@ -180,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_file_under_a_disk_is_written_or_none() {
-        let written = |image: &Image| Chain::over(image).written().map(|element| element.to_string());
+        let written = |image: &Image| image.under_disks().written().map(|element| element.to_string());
         let layer =
             |path: &str, below: &str| format!("<backingStore type='file'><format type='qcow2'/><source file='{path}'/>{below}</backingStore>");
         assert_eq!(written(&image("")), Some(layer("/pools/fast/w.qcow2", "<backingStore/>")));

@@ -3,6 +3,7 @@
 use roxmltree::{Document, Node};
 use uuid::Uuid;
 
+use super::client::Domain;
 use super::disks::{self, Chain, Source, Storage};
 use super::hardware;
 use super::volumes::{self, Volumes};
@@ -28,6 +29,11 @@ pub struct Host<'a> {
     /// The path of the file for the output of the guest's serial port, if there is one.
     pub log: Option<&'a str>,
     pub console: Console,
+}
+
+/// Names the domain of a machine.
+pub fn of(key: &MachineKey) -> Domain {
+    Domain { name: Volumes::of(key).vm().to_owned(), uuid: key.vm.0 }
 }
 
 /// Writes the definition of a new VM, whose system disk is over the files of `under_system`. The definition uses only what `host` and
@@ -232,7 +238,7 @@ mod tests {
         let volume = "<volume><name>w</name><capacity>9</capacity><target><path>/pool/w</path><format type='qcow2'/></target></volume>";
         let base = volume.replace("/pool/w", "/base/w");
         let [image, base] = [volume, &base].map(|xml| volumes::Image::read(xml).unwrap());
-        Chain::over(&volumes::Image { chain: Chain::over(&base), ..image })
+        volumes::Image { chain: base.under_disks(), ..image }.under_disks()
     }
 
     /// Every kind of definition fits libvirt's own schema, where its validator is installed.

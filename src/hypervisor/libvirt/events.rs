@@ -1,14 +1,28 @@
-//! The events that the daemon sends.
+//! The events that the daemon sends, and the request for them.
 
-use super::client::{Domain, domain};
-use super::xdr::Decoder;
+use super::client::{Client, Domain, domain};
+use super::refusal::Error;
+use super::xdr::{Decoder, Encoder};
+use crate::hypervisor::wire::Effect::Reads;
 
 /// The kinds of events that CAPW registers for (`virDomainEventID`).
-pub const FOLLOWED: [u32; 2] = [LIFECYCLE, REBOOT];
+const FOLLOWED: [u32; 2] = [LIFECYCLE, REBOOT];
 const LIFECYCLE: u32 = 0;
 const REBOOT: u32 = 1;
 const LIFECYCLE_PROCEDURE: u32 = 318;
 const REBOOT_PROCEDURE: u32 = 319;
+
+impl Client {
+    /// Registers for the daemon's events about domains.
+    pub async fn follow_domains(&self) -> Result<(), Error> {
+        const ALL_DOMAINS: u32 = 0;
+        for kind in FOLLOWED {
+            let arguments = Encoder::default().u32(kind).u32(ALL_DOMAINS);
+            self.call("ConnectDomainEventCallbackRegisterAny", Reads, 316, arguments).await?;
+        }
+        Ok(())
+    }
+}
 
 /// An event of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +72,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::hypervisor::libvirt::xdr::Encoder;
 
     #[test]
     fn an_event_names_its_domain_and_what_has_happened() {

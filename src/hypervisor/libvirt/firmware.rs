@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::LibvirtDriver;
 use super::client::Volume;
+use super::driver::LibvirtDriver;
 use super::link::Session;
 use super::partitions::{Disk, LENGTH, Starts};
 use super::qcow2::{self, File, Unread};

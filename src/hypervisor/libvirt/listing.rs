@@ -3,54 +3,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use parking_lot::Mutex;
-
 use super::addresses::Addresses;
 use super::agent;
 use super::client::{Domain, DomainState, Volume};
-use super::domain::{Found, may_be_ours};
+use super::definitions::Definitions;
+use super::domain::may_be_ours;
 use super::link::Session;
 use super::logs::{self, Log, TurnedOver};
-use super::refusal::{code, unless};
 use super::volumes::{self, Volumes};
 use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, Leftover, Listing, Row, Wanted};
 use crate::vm::{GuestReport, Power, Present, Seeded};
-
-/// The definitions that were created or read, by UUID: identity, processors and memory of a VM do not change.
-#[derive(Default)]
-pub struct Definitions(Mutex<HashMap<VmUuid, Found>>);
-
-impl Definitions {
-    /// Whether that VM was created or listed, and is not known to be gone.
-    pub fn knows(&self, vm: VmUuid) -> bool {
-        self.0.lock().contains_key(&vm)
-    }
-
-    /// Lists the VMs that were created or listed, and are not known to be gone.
-    pub fn all(&self) -> Vec<VmUuid> {
-        self.0.lock().keys().copied().collect()
-    }
-
-    /// Stores the definition of a VM, given in libvirt's XML.
-    pub fn note(&self, vm: VmUuid, xml: &str) -> Option<Found> {
-        let found = Found::read(xml)?;
-        self.0.lock().insert(vm, found.clone());
-        Some(found)
-    }
-
-    /// Returns the definition of a domain; `None`: the domain was removed in the meantime, or is not ours.
-    async fn get(&self, session: &Session, domain: &Domain) -> Result<Option<Found>, DriverError> {
-        let vm = VmUuid(domain.uuid);
-        let known = self.0.lock().get(&vm).cloned();
-        if known.is_some() {
-            return Ok(known);
-        }
-        let xml = unless(session.client.domain_xml(domain).await, code::NO_DOMAIN)?;
-        Ok(xml.and_then(|xml| self.note(vm, &xml)))
-    }
-}
 
 /// The results of earlier listings about guests.
 #[derive(Default)]
@@ -75,7 +39,7 @@ impl Seen {
         let definitions = known.definitions;
         let (domains, volumes) = (session.client.domains().await?, session.client.volumes(&session.pool).await?);
         let there: HashSet<VmUuid> = domains.iter().map(|it| VmUuid(it.domain.uuid)).collect();
-        definitions.0.lock().retain(|vm, _| there.contains(vm));
+        definitions.keep(&there);
         self.logs.retain(|vm, _| there.contains(vm));
         let mut ours = Vec::new();
         for it in domains.iter().filter(|it| may_be_ours(&it.domain.name, it.domain.uuid)) {

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::client::Volume;
+use super::definitions::Definitions;
 use super::link::Session;
-use super::listing::Definitions;
 use super::refusal::{Error, code};
 use super::volumes::Volumes;
 use crate::api::name::VmUuid;

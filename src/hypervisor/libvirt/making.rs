@@ -4,17 +4,26 @@ use std::sync::Arc;
 
 use super::checks::check_size;
 use super::client::Volume;
-use super::disks::{self, Chain};
+use super::disks::Chain;
 use super::domain::{self, Host};
+use super::driver::LibvirtDriver;
 use super::link::Session;
+use super::observe::refuse_hidden;
 use super::refusal::{Error, code, unless};
 use super::volumes::{self, Image, Volumes};
-use super::{Defined, LibvirtDriver, look};
 use crate::api::hypervisor::{CloneMode, GuestWords};
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
 use crate::vm::{MachineKey, Seed, Thing, VmSpec};
+
+/// Whether a machine is known to have a domain while its volumes are created.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Defined {
+    Yes,
+    /// No domain existed at the last check.
+    No,
+}
 
 /// A volume to create.
 struct New<'a> {
@@ -34,7 +43,7 @@ impl LibvirtDriver {
         let with_end = format!("{name}.qcow2");
         let Some(volume) = volumes.iter().find(|volume| volume.name == name).or_else(|| volumes.iter().find(|volume| volume.name == with_end)) else {
             for name in [name, &with_end] {
-                look::refuse_hidden(session, name).await?;
+                refuse_hidden(session, name).await?;
             }
             let there = listed(volumes.iter().map(|volume| volume.name.as_str()).filter(|name| volumes::vm_of(name).is_none()));
             let text = format!(
@@ -47,7 +56,7 @@ impl LibvirtDriver {
         let image = Image::read(&xml).filter(|image| ["qcow2", "raw"].contains(&image.format.as_str())).ok_or_else(|| {
             DriverError::Invalid(format!("image {:?} is neither qcow2 nor raw: convert it with qemu-img convert -O qcow2", volume.name))
         })?;
-        let image = disks::with_chain(session, image).await?;
+        let image = with_chain(session, image).await?;
         images.put(name, image.clone());
         Ok(image)
     }
@@ -135,7 +144,7 @@ impl LibvirtDriver {
             let system = names.system();
             let xml = volumes::over_image(&system, &image, spec.system_disk_gib);
             make(system, xml).await?;
-            Chain::over(&image)
+            image.under_disks()
         };
         for disk in &spec.disks {
             let name = names.disk(&disk.name);
@@ -165,4 +174,14 @@ impl LibvirtDriver {
             }
         }
     }
+}
+
+/// Adds every file under an image to its chain, as far as the files are volumes of the daemon.
+async fn with_chain(session: &Session, mut image: Image) -> Result<Image, DriverError> {
+    while let Some(layer) = image.chain.next().filter(|_| session.storage.is_of_files()) {
+        let Some(xml) = session.client.volume_xml_by_path(&layer.path).await? else { break };
+        let Some(below) = Image::read(&xml) else { break };
+        image.chain.extend(below.chain);
+    }
+    Ok(image)
 }

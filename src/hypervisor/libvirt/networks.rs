@@ -2,8 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::LibvirtDriver;
 use super::domain::BRIDGE;
+use super::driver::LibvirtDriver;
 use super::link::Session;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::{FRESH, listed};

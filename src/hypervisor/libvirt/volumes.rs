@@ -99,6 +99,11 @@ impl Image {
             chain: Chain::begun(below),
         })
     }
+
+    /// Returns the chain of the disks over this image.
+    pub fn under_disks(&self) -> Chain {
+        Chain::over(Layer { path: self.path.clone(), format: self.format.clone() }, &self.chain)
+    }
 }
 
 /// Defines a disk that holds only the differences from the image.

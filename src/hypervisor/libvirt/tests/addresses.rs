@@ -2,16 +2,25 @@
 //! network and the answers of an agent are simulated.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use capw_libvirtd::Daemon;
 use capw_patience::within;
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::between::{Answer, Between};
+use super::rig::LibvirtEndpoint;
 use super::told::DEADLINE;
+use crate::api::hypervisor::GuestWords;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
 use crate::hypervisor::libvirt::rpc::QEMU;
-use crate::hypervisor::libvirt::tests::*;
+use crate::hypervisor::libvirt::volumes::Volumes;
 use crate::hypervisor::libvirt::xdr::{Decoder, Encoder};
+use crate::hypervisor::wire::Fate;
+use crate::hypervisor::{Driver, Wanted};
 use crate::vm::MacAddress;
 
 const INTERFACE_ADDRESSES: u32 = 353;

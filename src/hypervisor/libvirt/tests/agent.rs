@@ -1,15 +1,24 @@
 //! The reports of guests through the QEMU guest agent. The daemon and QEMU are real; the agent is simulated, since the guest is a boot sector.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use capw_libvirtd::Daemon;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::between::{Answer, Between};
-use crate::hypervisor::contract::machine::MANY;
+use super::rig::LibvirtEndpoint;
+use crate::api::hypervisor::GuestWords;
+use crate::hypervisor::Wanted;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
 use crate::hypervisor::libvirt::rpc::QEMU;
-use crate::hypervisor::libvirt::tests::*;
+use crate::hypervisor::libvirt::volumes::Volumes;
 use crate::hypervisor::libvirt::xdr::{Decoder, Encoder};
+use crate::hypervisor::wire::Fate;
+use crate::vm::GuestReport;
 
 /// An agent with one file, which answers like QEMU's own agent.
 #[derive(Default)]

@@ -1,16 +1,22 @@
 //! The checks before a machine is created.
 
+use std::fs;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use capw_libvirtd::Daemon;
 
 use super::between::{Answer, Between};
-use crate::hypervisor::ImageFirmware;
-use crate::hypervisor::contract::machine::MANY;
+use super::rig::LibvirtEndpoint;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
 use crate::hypervisor::libvirt::capabilities::tests::FULL;
 use crate::hypervisor::libvirt::partitions::tests::{windows_by_bios, windows_by_uefi};
-use crate::hypervisor::libvirt::tests::*;
 use crate::hypervisor::libvirt::xdr::Encoder;
-use crate::vm::{Nic, SeedKind};
+use crate::hypervisor::wire::Fate;
+use crate::hypervisor::{Driver, DriverError, ImageFirmware, Wanted};
+use crate::vm::{Nic, SeedKind, StopMode, Thing, VmSpec};
 
 /// The procedures of libvirt's protocol.
 const SPACE: u32 = 87;

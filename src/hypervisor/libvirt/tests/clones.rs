@@ -4,9 +4,15 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hypervisor::contract::machine::MANY;
-use crate::hypervisor::libvirt::tests::*;
-use crate::vm::Observed;
+use capw_libvirtd::Daemon;
+
+use super::rig::{IMAGE, LibvirtEndpoint};
+use crate::hypervisor::DriverStep;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine};
+use crate::hypervisor::contract::program::until;
+use crate::hypervisor::libvirt::volumes::Volumes;
+use crate::vm::{Observed, StopMode, VmDisk, VmSpec};
 
 /// Returns virsh's definition of a volume.
 fn volume(endpoint: &LibvirtEndpoint, name: &str) -> String {

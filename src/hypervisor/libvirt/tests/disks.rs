@@ -1,11 +1,21 @@
 //! The names of a VM's disks: AppArmor lets QEMU open them, and the names of earlier versions still work.
 
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use crate::hypervisor::contract::machine::MANY;
-use crate::hypervisor::libvirt::tests::*;
+use capw_libvirtd::Daemon;
+
+use super::rig::{IMAGE, LibvirtEndpoint};
+use crate::api::hypervisor::CloneMode;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine};
+use crate::hypervisor::contract::program::until;
+use crate::hypervisor::libvirt::volumes::Volumes;
+use crate::hypervisor::{DriverStep, Wanted};
+use crate::vm::{MachineKey, StopMode, VmDisk, VmSpec};
 
 /// The program that writes the rules of AppArmor for a VM from its definition. It needs no AppArmor in the kernel.
 const JUDGE: &str = "/usr/lib/libvirt/virt-aa-helper";

@@ -1,14 +1,21 @@
 //! Events of the daemon reveal the changes of a VM: these tests list only after a hint.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use capw_libvirtd::Daemon;
 use capw_patience::within;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::timeout;
 
+use super::rig::LibvirtEndpoint;
 use super::told::DEADLINE;
-use crate::hypervisor::libvirt::tests::*;
+use crate::hypervisor::Wanted;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine};
+use crate::hypervisor::libvirt::volumes::Volumes;
+use crate::vm::Power;
 
 /// Waits for a hint that comes after `act`; earlier hints do not count.
 async fn hinted(hints: &mut BoxStream<'static, ()>, act: impl FnOnce()) {

@@ -1,8 +1,22 @@
 //! Logs of any length, and logs that virtlogd has renamed and restarted.
 
+use std::fs;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use capw_libvirtd::Daemon;
 use futures::future::join_all;
 
-use crate::hypervisor::libvirt::tests::*;
+use super::between;
+use super::rig::{IMAGE, LibvirtEndpoint};
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
+use crate::hypervisor::contract::program::until;
+use crate::hypervisor::libvirt::volumes::Volumes;
+use crate::hypervisor::wire::Fate;
+use crate::hypervisor::{Driver, DriverStep, Wanted};
+use crate::vm::{GuestReport, StopMode};
 
 fn said(sequence: u64) -> GuestReport {
     GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() }
@@ -155,4 +169,24 @@ async fn a_pool_that_cannot_be_read_again_now_is_waited_for() {
     }
     assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
     assert_eq!(endpoint.count().await, 0);
+}
+
+/// The driver reads the guest's serial output from the file that QEMU writes.
+#[tokio::test]
+async fn the_words_of_a_guest_are_read_to_the_last() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("talks", endpoint.spec()));
+    assert!(machine.create(&*driver, 10).await);
+    let log = endpoint.file(&Volumes::of(&machine.key).log());
+    until("the guest says hello", || fs::read_to_string(&log).unwrap_or_default().contains("hello\r\n")).await;
+    let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
+    let report = async |wanted: &Wanted| driver.list(wanted).await.unwrap().rows.remove(0).present.report;
+    assert_eq!(report(&wanted).await, None, "the firmware's words are no report");
+    let speak = |text: &str| fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(text.as_bytes()).unwrap();
+    speak(&(said(1).line() + "\n" + &"noise ".repeat(6000) + "\n"));
+    assert_eq!(report(&wanted).await, Some(said(1)));
+    speak(&(said(2).line() + "\n"));
+    assert_eq!(report(&Wanted::default()).await, Some(said(1)), "who is not asked for is not read");
+    assert_eq!(report(&wanted).await, Some(said(2)));
 }

@@ -1,9 +1,19 @@
 //! SSH to a real daemon, through a real sshd without root rights.
 
-use capw_libvirtd::Sshd;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
-use crate::hypervisor::contract::machine::MANY;
-use crate::hypervisor::libvirt::tests::*;
+use capw_libvirtd::{Daemon, Sshd};
+
+use super::rig::{LibvirtEndpoint, driver_at, only_the_next_login_holds};
+use crate::bootstrap::delivery::SeedImage;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine};
+use crate::hypervisor::libvirt::driver::LibvirtDriver;
+use crate::hypervisor::login::Login;
+use crate::hypervisor::{Driver, DriverError, Wanted};
+use crate::vm::{Power, StopMode};
 
 /// Creates a driver with an identity, and the key that it expects of the host.
 fn driver(sshd: &Sshd, endpoint: &LibvirtEndpoint, (identity, host): (&str, &str), socket: &Path) -> Result<LibvirtDriver, DriverError> {

@@ -1,9 +1,19 @@
 //! Causes that prevent the start of a VM. Only a VM that runs counts as started.
 
+use std::fs;
+use std::sync::Arc;
+
+use capw_libvirtd::Daemon;
+
 use super::between::{Answer, Between};
-use crate::hypervisor::contract::machine::MANY;
-use crate::hypervisor::libvirt::tests::*;
-use crate::vm::Nic;
+use super::rig::LibvirtEndpoint;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
+use crate::hypervisor::contract::program::until;
+use crate::hypervisor::libvirt::volumes::Volumes;
+use crate::hypervisor::wire::Fate;
+use crate::hypervisor::{DriverError, DriverStep};
+use crate::vm::{Journal, Nic, Power, Thing, VmSpec};
 
 /// The procedures of libvirt's protocol.
 const DOMAIN_IS_ACTIVE: u32 = 150;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use capw_libvirtd::{Daemon, Tls};
 use rcgen::ExtendedKeyUsagePurpose;
 
-use super::{LibvirtEndpoint, driver_at, only_the_next_login_holds};
+use super::rig::{IMAGE, LibvirtEndpoint, driver_at, only_the_next_login_holds};
 use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::authority::{Authority, Identity};
 use crate::hypervisor::contract::machine::{MANY, Machine};
@@ -31,7 +31,7 @@ async fn each_side_must_trust_the_certificate_of_the_other() {
     let (ours, other) = (Authority::new("lab"), Authority::new("other"));
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let Some(daemon) = Daemon::start_with(|directory| configuration(directory, &ours, port, "capw")).map(Arc::new) else { return };
-    daemon.pool("tls", super::IMAGE);
+    daemon.pool("tls", IMAGE);
     let client = |authority: &Authority, name: &str| authority.issue(name, &[], ExtendedKeyUsagePurpose::ClientAuth);
     let describe = async |login: &Login, host: &str| driver_at(format!("qemu+tls://{host}:{port}/session"), "tls", login)?.describe().await;
     let good = login(&ours, &client(&ours, "capw"));

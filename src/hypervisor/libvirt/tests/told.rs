@@ -8,7 +8,7 @@ use capw_patience::within;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use super::LibvirtEndpoint;
+use super::rig::LibvirtEndpoint;
 use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::machine::{Machine, Requests};
 use crate::hypervisor::libvirt::volumes::Volumes;

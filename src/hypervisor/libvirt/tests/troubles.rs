@@ -1,17 +1,24 @@
 //! Faults on a host: each error names the cause and the remedy, and nothing is released until it is proven to be deleted.
 
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use capw_libvirtd::Daemon;
 use capw_patience::within;
 
 use super::between::{Answer, Between};
+use super::rig::{IMAGE, LibvirtEndpoint};
 use super::told::DEADLINE;
-use crate::hypervisor::contract::machine::MANY;
-use crate::hypervisor::libvirt::tests::*;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{MANY, Machine};
+use crate::hypervisor::libvirt::volumes::Volumes;
 use crate::hypervisor::libvirt::xdr::Encoder;
-use crate::vm::{Nic, Observed};
+use crate::hypervisor::wire::Fate;
+use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
+use crate::vm::{Journal, Nic, Observed, Power, StopMode, Thing, VmDisk, VmSpec};
 
 /// Advances until the first error.
 async fn failure(machine: &Machine, driver: &dyn Driver) -> DriverError {

@@ -1,78 +1,20 @@
 //! Observes one machine. One request reads a known domain; without one, two requests list the volumes and the domains, shared by all machines
 //! that are observed at the same time. An observation is valid only for the change that follows at once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
-
-use super::LibvirtDriver;
 use super::client::Volume;
-use super::domain;
-use super::domain::Found;
+use super::domain::{self, Found};
+use super::driver::LibvirtDriver;
 use super::link::Session;
+use super::looks::{Known, Seen};
 use super::refusal::{code, unless};
-use super::shared::Shared;
 use super::volumes::Volumes;
 use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::{MachineKey, Power, Present, Seeded};
-
-/// How long an observation is valid: a pass decides and changes within this time.
-const AT_ONCE: Duration = Duration::from_secs(1);
-
-/// The results of recent observations.
-#[derive(Default)]
-pub struct Looks {
-    domains: Mutex<HashMap<VmUuid, (Known, Instant)>>,
-    volumes: Shared<Arc<Vec<Volume>>>,
-    listed: Shared<Arc<HashSet<VmUuid>>>,
-}
-
-/// The known state of a domain.
-enum Known {
-    Seen(Found),
-    Missing,
-    /// The domain is not listed, and has no volumes.
-    Unlisted,
-    /// The daemon has confirmed the removal of the domain.
-    Removed,
-    /// The daemon has confirmed the removal of the domain, and the volumes that the domain had named are not listed any more.
-    Gone,
-}
-
-/// The parts of a machine that exist.
-pub enum Seen {
-    Domain(Found),
-    /// The volumes of a machine without a domain; empty if nothing exists.
-    Volumes(Vec<Volume>),
-}
-
-impl Looks {
-    fn domains(&self) -> MutexGuard<'_, HashMap<VmUuid, (Known, Instant)>> {
-        self.domains.lock()
-    }
-
-    fn note(&self, vm: VmUuid, known: Known) {
-        let mut domains = self.domains();
-        domains.retain(|_, (_, since)| since.elapsed() < AT_ONCE);
-        domains.insert(vm, (known, Instant::now()));
-    }
-
-    /// Takes the state of a domain from a moment ago. A second caller must read it again.
-    fn take(&self, vm: VmUuid) -> Option<Known> {
-        let known = self.domains().remove(&vm);
-        known.filter(|(_, since)| since.elapsed() < AT_ONCE).map(|(known, _)| known)
-    }
-
-    /// Notes that the daemon has removed the domain.
-    pub fn removed(&self, vm: VmUuid) {
-        self.note(vm, Known::Removed);
-    }
-}
 
 impl LibvirtDriver {
     /// Reads what exists of a machine; if the daemon has just confirmed the removal of the domain, that answer counts.
@@ -202,7 +144,7 @@ pub async fn refuse_hidden(session: &Session, name: &str) -> Result<(), DriverEr
 
 /// Reads the domain with the UUID of that machine, ours or not.
 async fn find(session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
-    let domain = domain(key);
+    let domain = domain::of(key);
     let Some(xml) = unless(session.client.domain_xml(&domain).await, code::NO_DOMAIN)? else { return Ok(None) };
     Found::read(&xml).map(Some).ok_or_else(|| DriverError::Transient(format!("the definition of domain {} cannot be read", domain.name)))
 }
