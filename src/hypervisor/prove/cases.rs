@@ -3,7 +3,6 @@
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 
-use super::Case;
 use super::run::Twin;
 use super::trial::{Ended, Trial, failed, first_seed, steady};
 use crate::hypervisor::{DriverError, DriverStep, Row};
@@ -11,6 +10,17 @@ use crate::vm::{Journal, Observed, SeedKind, Seeded, StopMode, Thing};
 
 /// The function of a case; its text is for the report.
 pub(super) type Body = for<'a> fn(&'a Trial<'a>) -> LocalBoxFuture<'a, Result<String, Ended>>;
+
+/// One behaviour of a driver.
+pub struct Case {
+    /// The behaviour, in plain words.
+    pub name: &'static str,
+    /// The case's rows in docs/hypervisors/proof.md.
+    pub rows: &'static str,
+    /// Whether the other cases make no sense if this one fails.
+    pub(super) is_first: bool,
+    pub(super) run: Body,
+}
 
 type Ending = Result<String, Ended>;
 

@@ -1,19 +1,11 @@
-//! The machines that a run has created and not yet removed, and their removal.
+//! The machines that a run has created and not yet removed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
 
-use super::Bench;
-use super::cases::CASES;
-use crate::hypervisor::machine::{Machine, pause};
-use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
-use crate::vm::{MachineKey, Observed, StopMode};
-
-/// The pause between two tries.
-const AGAIN: Duration = Duration::from_secs(2);
+use crate::hypervisor::machine::Machine;
+use crate::vm::MachineKey;
 
 /// The machines that may have left something at an endpoint.
 #[derive(Default)]
@@ -31,41 +23,13 @@ impl Ledger {
         self.0.lock().iter().map(|machine| machine.key.clone()).collect()
     }
 
-    fn all(&self) -> Vec<Arc<Machine>> {
+    pub(super) fn all(&self) -> Vec<Arc<Machine>> {
         self.0.lock().clone()
     }
 
-    fn is_gone(&self, key: &MachineKey) {
+    pub(super) fn is_gone(&self, key: &MachineKey) {
         self.0.lock().retain(|known| known.key != *key);
     }
-}
-
-/// Removes the machines of the ledger through a separate connection, and retries failures; `Some` names the leftovers and the reason.
-pub(super) async fn clean(bench: &Bench<'_>) -> Option<String> {
-    if bench.ledger.all().is_empty() {
-        return None;
-    }
-    let until = Instant::now() + bench.limit;
-    loop {
-        let why = match sweep(bench, until).await {
-            Ok(()) => return None,
-            Err(error) => error,
-        };
-        // A VM in doubt is left alone.
-        if matches!(why, DriverError::Conflict(_)) || Instant::now() >= until {
-            return Some(format!("{}: {why}", left(&bench.ledger.keys())));
-        }
-        bench.say(&format!("  removing: {why}"));
-        sleep(AGAIN).await;
-    }
-}
-
-/// Removes all VMs that a run of that name can have created, also in another process.
-pub async fn remove(bench: &Bench<'_>) -> Option<String> {
-    for key in bench.run.keys(CASES.len()) {
-        bench.ledger.note(&Arc::new(bench.machine(key)));
-    }
-    clean(bench).await
 }
 
 /// The message about VMs that may be left.
@@ -83,36 +47,4 @@ fn short(name: &str) -> String {
         Some((at, _)) => format!("{}…", name.get(..at).unwrap_or(name)),
         None => name.to_owned(),
     }
-}
-
-async fn sweep(bench: &Bench<'_>, until: Instant) -> Result<(), DriverError> {
-    let driver = (bench.connect)()?;
-    for machine in bench.ledger.all() {
-        retire(&*driver, &machine, until).await?;
-        bench.ledger.is_gone(&machine.key);
-    }
-    // A change whose reply was lost may have been carried out since.
-    let listing = driver.list(&Wanted::default()).await?;
-    let late: Vec<MachineKey> = listing.rows.into_iter().map(|row| row.key).filter(|key| bench.run.has_made(key)).collect();
-    if late.is_empty() {
-        return Ok(());
-    }
-    for key in &late {
-        bench.ledger.note(&Arc::new(bench.machine(key.clone())));
-    }
-    Err(DriverError::Transient("the hypervisor still lists it".into()))
-}
-
-async fn retire(driver: &dyn Driver, machine: &Machine, until: Instant) -> Result<(), DriverError> {
-    while Instant::now() < until {
-        let step = machine.retire(driver, StopMode::Hard).await;
-        if step == Ok(DriverStep::Done) && machine.look(driver).await? == Observed::Absent {
-            return driver.confirm_absence(&machine.key).await;
-        }
-        // A failure, or "done" for an existing VM, may be a temporary answer.
-        let is_progress = !matches!(step, Err(_) | Ok(DriverStep::Done));
-        let after = pause(step)?;
-        sleep(if is_progress { after } else { after.max(AGAIN) }).await;
-    }
-    Err(DriverError::Transient("it does not go".into()))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use super::Outcome;
+use super::outcome::Outcome;
 use super::run::Run;
 use crate::hypervisor::Endpoint;
 
@@ -66,7 +66,8 @@ pub fn markdown(about: &About<'_>, sections: &[Section]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hypervisor::prove::{CASES, Verdict};
+    use crate::hypervisor::prove::cases::CASES;
+    use crate::hypervisor::prove::outcome::Verdict;
     use std::time::Duration;
 
     fn section(verdict: Verdict, words: &str) -> Section {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::bench::{Bench, seed};
 use super::run::{Run, Twin};
-use super::{Bench, seed};
 use crate::hypervisor::machine::{Machine, pause};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Endpoint, Leftover, Listing, Wanted};
 use crate::vm::{MachineKey, Observed, Power, Present, SeedKind, Seeded, StopMode, VmSpec};

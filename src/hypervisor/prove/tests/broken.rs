@@ -1,10 +1,16 @@
 //! Drivers that break a rule: each driver fails in the case of that rule, and the removable VMs are removed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
 
-use crate::hypervisor::prove::tests::*;
-use crate::hypervisor::{Caps, Listing, Row};
-use crate::vm::{Journal, Observed, StopMode};
+use super::lab::Lab;
+use crate::api::hypervisor::Simulated;
+use crate::hypervisor::prove::outcome::Verdict;
+use crate::hypervisor::prove::proof::prove;
+use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Row, Wanted};
+use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// The broken rule.
 #[derive(Clone, Copy, Debug)]
