@@ -1,14 +1,4 @@
-//! The `simulated` driver: VMs are directories, power is a line in a file, guests are tasks.
-//!
-//! All state of a VM is on disk, so that it survives a kill of the operator at any moment and two operators can share it. This file is
-//! the asynchronous interface; [`datacenter`] has the rules and [`record`] the files.
-
-mod datacenter;
-mod fault;
-pub mod guest;
-pub mod record;
-#[cfg(test)]
-mod tests;
+//! The asynchronous interface of the simulator: each call runs one call of the data centre.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use self::datacenter::Datacenter;
-use self::fault::Fate;
-use super::wire::{Effect, Wire};
-use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
+use super::datacenter::Datacenter;
+use super::fault::Fate;
 use crate::api::hypervisor::Simulated;
+use crate::hypervisor::wire::{Effect, Wire};
+use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// The clock of the process; tests pass their own.

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
+use super::driver::{Clock, SimulatedDriver};
 use super::record::{Home, Record};
-use super::{Clock, SimulatedDriver};
 use crate::api::hypervisor::{Fault, Simulated, SimulatedCapacity, SimulatedDelays, SimulatedFault};
 use crate::api::name::VmUuid;
 use crate::bootstrap::delivery::SeedImage;

@@ -11,7 +11,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha512};
 
-use super::JoinError;
+use super::error::JoinError;
 use super::server::{Credentials, Server, refused};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";

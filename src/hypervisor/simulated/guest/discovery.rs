@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::JoinError;
+use super::error::JoinError;
 use super::kubeadm::BootstrapToken;
 use super::server::{Credentials, Server, certificates};
 

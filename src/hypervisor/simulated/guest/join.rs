@@ -10,12 +10,13 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep};
 
 use super::disk::Disk;
+use super::error::JoinError;
 use super::kubeadm::{BootstrapToken, JoinConfiguration, KubeletConfiguration};
 use super::kubelet::Running;
 use super::node::Kubelet;
+use super::powered::Guest;
 use super::server::{Credentials, Server};
-use super::windows;
-use super::{Guest, JoinError, certificate, discovery};
+use super::{certificate, discovery, files};
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
 use crate::bootstrap::read::Payload;
@@ -58,7 +59,7 @@ pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: 
         node,
     };
     let (key, certificate) = identity(guest, &server, token, &kubelet.node).await?;
-    windows::keep(guest, &Running { kubelet, server, certificate, key }).await
+    files::keep(guest, &Running { kubelet, server, certificate, key }).await
 }
 
 /// Repeats discovery until it succeeds, as long as kubeadm does. The first failure and each new failure are printed, so that a reader of
@@ -104,13 +105,13 @@ async fn cluster_configuration(server: &Server, client: &Client, node: &str) -> 
 
 /// Returns key and certificate: from the disk, or new.
 async fn identity(guest: &Guest, server: &Server, token: &SecretString, node: &str) -> Result<(SecretString, String), JoinError> {
-    let (key, certificate) = windows::identity(guest).await?;
+    let (key, certificate) = files::identity(guest).await?;
     let key = match key {
         Some(key) => key,
         None => {
             let key = certificate::new_key()?;
             let bytes = key.expose_secret().as_bytes().to_vec();
-            windows::write(guest, windows::KEY, bytes).await?;
+            files::write(guest, files::KEY, bytes).await?;
             key
         }
     };
@@ -119,7 +120,7 @@ async fn identity(guest: &Guest, server: &Server, token: &SecretString, node: &s
         None => {
             let waiting = async |text: String| print(guest, &text).await;
             let certificate = certificate::obtain(server, token, node, &key, waiting).await?;
-            windows::write(guest, windows::CERTIFICATE, certificate.clone().into_bytes()).await?;
+            files::write(guest, files::CERTIFICATE, certificate.clone().into_bytes()).await?;
             certificate
         }
     };

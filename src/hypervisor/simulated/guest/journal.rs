@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::runner::Ended;
 use crate::bootstrap::plan::{Item, Kind, Limits, REPORT_PLAN, state};
 use crate::vm::GuestReport;
 
@@ -48,6 +47,15 @@ struct Marker {
     digest: String,
     /// The moment of the item's last change; 0 is never.
     acted: u64,
+}
+
+/// The end of a run of the runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Finished or failed; the journal says which.
+    ForGood,
+    /// Windows must be restarted.
+    ForRestart,
 }
 
 impl Journal {

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::JoinError;
+use super::error::JoinError;
 
 /// The fields of a JoinConfiguration that matter to a guest.
 #[derive(Deserialize)]

@@ -16,9 +16,10 @@ use serde_json::json;
 use tokio::time::sleep;
 use tracing::debug;
 
+use super::error::JoinError;
 use super::node::{Hardware, Kubelet, conditions, node};
+use super::powered::Guest;
 use super::server::{Credentials, Server, refused};
-use super::{Guest, JoinError};
 use crate::hypervisor::simulated::record::address;
 
 const LEASES: &str = "kube-node-lease";

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
-use super::JoinError;
 use super::disk::{Act, Disk};
+use super::error::JoinError;
 use super::image::Image;
-use super::journal::Journal;
+use super::journal::{Ended, Journal};
 use super::programs::{self, Program};
-use super::runner::{self, Ended, Failure, Machine};
+use super::runner::{self, Failure, Machine};
 use crate::bootstrap::plan::{Check, Item, Plan};
 
 /// The stored state of a machine.

@@ -4,8 +4,8 @@ use std::io;
 
 use proptest::prelude::*;
 
-use super::JoinError;
 use super::disk::{Act, Disk};
+use super::error::JoinError;
 use super::image::Image;
 use super::journal::Journal;
 use super::model::{Kept, Model, World};

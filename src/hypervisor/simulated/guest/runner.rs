@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::journal::Journal;
+use super::journal::{Ended, Journal};
 use crate::bootstrap::plan::{Check, Item, Kind, Plan, REPORT_PLAN, state};
 
 /// Why an item could not be made true.
@@ -46,15 +46,6 @@ pub trait Machine {
 
     /// Stores everything so that another process can continue from here.
     async fn keep(&mut self) -> io::Result<()>;
-}
-
-/// The end of a run of the runner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Finished or failed; the journal says which.
-    ForGood,
-    /// Windows must be restarted.
-    ForRestart,
 }
 
 enum Outcome {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{advance, sleep};
 
-use super::journal::Journal;
-use super::runner::{Ended, Failure, Machine, carry_out, finding};
+use super::journal::{Ended, Journal};
+use super::runner::{Failure, Machine, carry_out, finding};
 use crate::bootstrap;
 use crate::bootstrap::plan::{Check, Item, Kind, Plan, When};
 use crate::vm::{FailureCode, GuestReport};

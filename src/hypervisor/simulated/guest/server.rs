@@ -10,7 +10,7 @@ use kube::{Client, Config};
 use secrecy::{ExposeSecret, SecretString};
 use x509_parser::pem::Pem;
 
-use super::JoinError;
+use super::error::JoinError;
 use crate::causes::chain;
 
 /// The longest time without an answer.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::JoinError;
 use super::disk::Disk;
+use super::error::JoinError;
 use super::image::Image;
 use super::model::{Kept, Model, Run, World};
 use crate::bootstrap::plan::{Item, Kind, Plan, Script, state};

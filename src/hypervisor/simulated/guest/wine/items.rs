@@ -1,46 +1,28 @@
 //! The implementation of each kind of item under Wine: its test and its act. All kinds are here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use std::{fs, io};
 
 use data_encoding::HEXLOWER;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256, Sha512};
 
+use super::disk::{Disk, Kept};
 use super::machine::Machine;
 use super::prefix::resolve;
 use super::registry::{self, Value};
 use super::services::{CONSOLE, Service, Services};
-use super::{Disk, Kept};
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Variables};
-use crate::hypervisor::simulated::guest::Guest;
 use crate::hypervisor::simulated::guest::image::{self, AUTOMATIC};
+use crate::hypervisor::simulated::guest::powered::Guest;
 use crate::hypervisor::simulated::guest::runner::Failure;
 use crate::hypervisor::simulated::record::{remove_all, replace};
 
 const WINDOWS: &str = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion";
 const ENVIRONMENT: &str = r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Environment";
-
-/// State without a place in Wine: it is recorded, so that it can be inspected.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Recorded {
-    pub features: BTreeSet<String>,
-    pub firewall: BTreeMap<String, Kind>,
-    /// The scripts by id of the item.
-    pub scripts: BTreeMap<String, Kind>,
-    /// Commands without a check that ran, by id of the item.
-    pub ran: BTreeMap<String, Kind>,
-    pub tasks: BTreeMap<String, Vec<String>>,
-    pub services: BTreeMap<String, Service>,
-    /// Digests of unpacked archives, by id of the item.
-    pub unpacked: BTreeMap<String, String>,
-    pub restart_pending: bool,
-}
 
 /// A running Windows with a plan.
 pub struct Windows<'a> {

@@ -1,107 +1,40 @@
-//! Guests of kind `Wine`: the Windows programs themselves carry out the plan, run by Wine in separate namespaces. The
-//! kubelet, kubeadm, containerd and the service manager are real; the parts that Wine lacks (features, firewall, tasks, containers) are
-//! recorded. Needs Linux with root, iproute2 and Wine, and the programs that e2e/tools/windows/build.sh builds.
-//!
-//! Each item's own test decides whether it is true, so that a cut at any moment, which may lose registry values that Wine has not written
-//! yet, is detected and repaired.
-
-mod items;
-mod machine;
-mod prefix;
-mod registry;
-mod runner_machine;
-mod services;
+//! The life of a Wine guest, from power on until the power goes off.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
 use data_encoding::HEXLOWER;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use self::items::{Recorded, Windows};
-use self::machine::Machine;
-use self::services::{CONSOLE, Services};
-use super::journal::Journal;
-use super::kubeadm::JoinConfiguration;
-use super::runner::{self, Ended};
-use super::windows::{INPUT, read_seed};
-use super::{Guest, JoinError};
+use super::disk::{Disk, Kept, Known};
+use super::items::Windows;
+use super::machine::Machine;
+use super::services::{CONSOLE, Services};
+use super::{prefix, registry};
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{REPORT_PLAN, state};
 use crate::bootstrap::read::Payload;
-use crate::hypervisor::simulated::record::{address, remove_all, replace};
+use crate::hypervisor::simulated::guest::error::JoinError;
+use crate::hypervisor::simulated::guest::files::read_seed;
+use crate::hypervisor::simulated::guest::journal::Ended;
+use crate::hypervisor::simulated::guest::kubeadm::JoinConfiguration;
+use crate::hypervisor::simulated::guest::powered::Guest;
+use crate::hypervisor::simulated::guest::runner;
+use crate::hypervisor::simulated::guest::windows::INPUT;
+use crate::hypervisor::simulated::record::{address, remove_all};
 
 /// The time limit of Wine's first start on a busy host.
 const START: Duration = Duration::from_secs(120);
-
-/// The state that is stored beside the prefix.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Kept {
-    journal: Journal,
-    /// The seed's data about the machine: the seed may be removed once the plan is done.
-    known: Option<Known>,
-    recorded: Recorded,
-}
-
-/// The data that every start of the machine needs.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Known {
-    host_name: String,
-    /// The version of the programs in the image.
-    kubernetes: String,
-    /// The API server's address if it is on this host.
-    server: Option<SocketAddr>,
-}
-
-/// Files of the guest below the VM's `disk/`.
-struct Disk {
-    directory: PathBuf,
-}
-
-impl Disk {
-    fn prefix(&self) -> PathBuf {
-        self.directory.join("wine")
-    }
-
-    /// The directory of the programs' output.
-    fn logs(&self) -> PathBuf {
-        self.directory.join("logs")
-    }
-
-    /// The file with the number of the process that holds the machine's namespaces, while the machine is on.
-    fn pid(&self) -> PathBuf {
-        self.directory.join("machine.pid")
-    }
-
-    fn kept(&self) -> PathBuf {
-        self.directory.join("wine.json")
-    }
-
-    fn read(&self) -> io::Result<Kept> {
-        match fs::read(self.kept()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn write(&self, kept: &Kept) -> io::Result<()> {
-        replace(&self.kept(), &serde_json::to_vec_pretty(kept)?)
-    }
-}
 
 /// Runs from power on until the power goes off; after the return nothing of the guest runs any more.
 pub async fn live(guest: &Guest, power: &CancellationToken) {

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use super::registry::HEADER;
 use crate::bootstrap::paths;
-use crate::hypervisor::simulated::guest::JoinError;
+use crate::hypervisor::simulated::guest::error::JoinError;
 
 /// The prepared prefix among the programs; e2e/tools/windows/build.sh builds it.
 const PREPARED: &str = "wine-prefix";
