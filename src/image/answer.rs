@@ -2,10 +2,12 @@
 
 use secrecy::ExposeSecret;
 
-use super::{Installation, SCRIPT_NAME};
+use super::installation::Installation;
 use crate::api::machine::FirmwareType;
 use crate::bootstrap::delivery::unattend::parts::{self, Element};
 
+/// The script that Setup runs at its end.
+pub(super) const SCRIPT_NAME: &str = "install.ps1";
 /// The drivers of virtio-win that Setup needs to access the disk and the network.
 pub(super) const DRIVERS: [&str; 2] = ["viostor", "NetKVM"];
 /// The letters that the CD may have while Setup runs: the letter depends on the machine, and Setup skips paths that do not exist.

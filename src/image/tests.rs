@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use super::answer;
+use super::files::{ANSWER_NAME, SCRIPT};
+use super::installation::Installation;
+use crate::api::bootstrap_config::WindowsRelease;
+use crate::api::machine::FirmwareType;
 use crate::bootstrap::delivery::unattend::{parts, reference};
-use crate::image::*;
 use crate::judges;
 
 fn installation() -> Installation {
