@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::api::read;
-use super::in_paused_time;
+use super::life::in_paused_time;
 use super::mutations::POST_MACHINE;
 use super::plan::Plan;
 use super::world::{Cost, World};

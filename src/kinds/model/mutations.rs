@@ -1,6 +1,6 @@
 //! Removes one guard at a time: a plan must notice.
 
-use super::live;
+use super::life::live;
 use super::plan::{Fault, Plan};
 use super::world::INFRASTRUCTURE;
 use crate::guards::Guard;
