@@ -1,8 +1,12 @@
-//! Random events in random order for one machine, in the world of the parent module.
+//! Random events in random order for one machine, in the world of `world.rs`.
 
 use proptest::prelude::*;
 
-use crate::kinds::machine::decide::step::tests::*;
+use super::world::{World, cluster, machine_of_core};
+use crate::api::condition::Reason;
+use crate::domain::identity::is_provisioned;
+use crate::kinds::machine::decide::step::Reach;
+use crate::vm::Power;
 
 #[derive(Clone, Debug)]
 enum Event {

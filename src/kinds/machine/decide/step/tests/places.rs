@@ -1,6 +1,12 @@
 //! The choice of a hypervisor for a machine, and the spec of its VM there.
 
-use crate::kinds::machine::decide::step::tests::*;
+use serde_json::json;
+
+use super::world::{World, at, windows_machine};
+use crate::api::condition::Reason;
+use crate::api::machine::FINALIZER;
+use crate::api::name::VmUuid;
+use crate::kinds::machine::decide::step::{MachineStep, Reach, vm_spec};
 
 #[test]
 fn a_new_machine_goes_to_a_hypervisor_that_its_cluster_may_use() {
@@ -44,4 +50,17 @@ fn a_provider_id_that_cannot_be_does_not_hold_a_machine() {
     object.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(20)));
     w.reach = Reach::Missing;
     assert_eq!(w.pass().unwrap().0, MachineStep::Release);
+}
+
+#[test]
+fn a_failure_domain_decides_the_hypervisor_once() {
+    let mut w = World::new();
+    w.hypervisors.push("other".into());
+    w.owner.spec.failure_domain = Some("other".into());
+    w.settle();
+    w.owner.spec.failure_domain = Some("lab".into());
+    w.settle();
+    let object = w.object.unwrap();
+    assert_eq!(object.status.unwrap().failure_domain.as_deref(), Some("other"));
+    assert!(object.spec.provider_id.unwrap().starts_with("windows://other/"));
 }

@@ -1,10 +1,14 @@
 //! How a VM is stopped, how a VM that is on but does not run is reported, what may be left of a VM, and when its seed is detached.
 
-use crate::kinds::machine::decide::vm;
 use std::time::Duration;
 
-use crate::kinds::machine::decide::step::tests::*;
-use crate::vm::StopMode;
+use super::world::{World, at, machine_of_core, said};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
+use crate::domain::identity::key;
+use crate::domain::owner::Owner;
+use crate::kinds::machine::decide::step::{Goal, Target};
+use crate::kinds::machine::decide::vm;
+use crate::vm::{Observed, Power, Present, Seeded, StopMode};
 
 /// The decision for a machine whose VM ran, is on, and is being removed `seconds` after the first pass that reported the removal.
 fn stop_after(joined: bool, seconds: i64) -> vm::VmStep {

@@ -1,11 +1,13 @@
-//! Reports about a Node that does not appear, or appears but is not Ready, in the world of the parent module.
+//! Reports about a Node that does not appear, or appears but is not Ready, in the world of `world.rs`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
+use serde_json::json;
 
-use crate::api::capi::NODE_READY;
+use super::world::{World, at, machine_of_core};
+use crate::api::capi::{Machine, NODE_READY};
 use crate::api::condition::{self, Reason};
-use crate::kinds::machine::decide::step::tests::*;
+use crate::vm::GuestReport;
 
 const DEADLINE: i64 = 2_700;
 const NO_PLUGIN: &str = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized";
