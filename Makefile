@@ -36,6 +36,7 @@ CARGO_NEXTEST := $(RUST_TOOLS)/cargo-nextest
 CARGO_DENY := $(RUST_TOOLS)/cargo-deny
 MDBOOK := $(RUST_TOOLS)/mdbook
 ACTIONLINT := $(RUST_TOOLS)/actionlint
+ZIZMOR := $(RUST_TOOLS)/zizmor
 # Which tests run: a profile of .config/nextest.toml. The same programs are built for each of them.
 TESTS ?= gate
 NEXTEST := $(CARGO_NEXTEST) nextest run
@@ -159,12 +160,12 @@ definitions: ## Say which changes of crds/ since FROM break something (FROM=v0.1
 sbom: ## Print what the program is built from, as CycloneDX
 	@cargo run --quiet --package capw-release -- sbom
 
-$(CARGO_NEXTEST) $(CARGO_DENY) $(MDBOOK) $(ACTIONLINT):
+$(CARGO_NEXTEST) $(CARGO_DENY) $(MDBOOK) $(ACTIONLINT) $(ZIZMOR):
 	bash e2e/tools/rust/build.sh $(@F)
 
-workflows: $(ACTIONLINT) ## Check .github/workflows, offline; also with zizmor where it is installed
+workflows: $(ACTIONLINT) $(ZIZMOR) ## Check .github/workflows, offline
 	$(ACTIONLINT) .github/workflows/*.yaml
-	@if command -v zizmor > /dev/null; then zizmor --offline --quiet .github; else echo "zizmor is not installed: its audits were left out"; fi
+	$(ZIZMOR) --offline --quiet .github
 
 dashboards: ## Write the dashboards in config/components/monitoring from their queries
 	cargo run --quiet --package capw-release -- dashboards --output config/components/monitoring/dashboards

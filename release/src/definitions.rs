@@ -1,4 +1,6 @@
 //! Finds incompatible changes of the CRDs: they would break objects that an earlier release stored, or clients that were written for it.
+//!
+//! crdify compares fields, enums and limits; it does not read validation rules, printer columns, list types or the conversion strategy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,7 @@
 //! Lists the components of the program (CycloneDX), from the lock file: the packages that Cargo builds into it for one target.
+//!
+//! cargo-cyclonedx lists features that only tests enable, and its references contain the path of the checkout, so a second checkout would give
+//! another file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

