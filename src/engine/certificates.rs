@@ -1,107 +1,40 @@
 //! Approves the certificate requests of our machines, and notices when a certificate is issued. There is one watch per workload cluster, while one
 //! of its machines may still join. The rule is [`crate::kinds::bootstrap_config::decide::csr`].
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
-use super::followed::Followed;
-use super::pending::{Handled, Place, Shown, Signer};
+use super::certificate_requests::{Certificates, ClusterRequests};
+use super::pending::{self, Handled, Place, Shown, Signer};
 use super::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::api::bootstrap_config::{JOIN_SIGNER, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition::Reason;
-use crate::kinds::bootstrap_config::decide::csr::{Expected, Key, Verdict, claimed_node, is_approved, is_decided, judge, key_of, token_of};
+use crate::api::condition::{self, ConditionType, Reason};
+use crate::kinds::bootstrap_config::decide::csr::{Expected, Verdict, claimed_node, is_approved, is_decided, token_of};
 use crate::kinds::bootstrap_config::decide::step::token_id;
 use crate::kube_api::csr;
-use crate::kube_api::workload::WorkloadError;
+use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// The certificate requests of joining nodes, by workload cluster.
-pub type Certificates = Followed<ClusterRequests>;
-
-#[derive(Default)]
-pub struct ClusterRequests {
-    /// The ids of tokens for which a certificate was issued, and when that was observed.
-    issued: HashMap<String, Timestamp>,
-    /// The names of requests, by token id.
-    requests: HashMap<String, HashSet<String>>,
-    /// The refused requests, so that each is reported once.
-    refused: HashSet<String>,
-    /// The approved key, by token id.
-    keys: HashMap<String, Key>,
-    /// By token id, the request whose approval was sent and may have no answer yet, and its key. Until then no other request of the token is
-    /// approved.
-    claims: HashMap<String, (String, Key)>,
-    /// By name, requests that another approver approved: the node whose name each is for, and its requester.
-    taken: HashMap<String, (String, String)>,
-}
-
-impl ClusterRequests {
-    /// Adds the known facts about the machine's token and name.
-    fn complete(&self, expected: Expected) -> Expected {
-        let taken_by = self.taken.values().find(|(node, _)| *node == expected.host_name).map(|(_, who)| who.clone());
-        let claimed = || self.claims.get(&expected.token_id).map(|(_, key)| key);
-        let approved_key = self.keys.get(&expected.token_id).or_else(claimed).cloned();
-        Expected { approved_key, taken_by, ..expected }
+impl WorkloadClusters {
+    /// Watches the certificate requests of a cluster whose machines are about to join.
+    pub fn watch_certificates(&self, cluster: &ClusterRef, workload: &Workload) {
+        let spawn = |workload| self.spawn(pending::follow(Joins(Place::new(self, cluster, workload))));
+        self.certificates().watch(cluster, workload, spawn);
     }
 
-    /// Judges a request. Of two keys for one token that are judged at the same time, only the first is approved.
-    fn judge(&mut self, request: &CertificateSigningRequest, expected: Expected, node: Option<&Node>) -> Verdict {
-        let expected = self.complete(expected);
-        let verdict = judge(request, &expected, node);
-        if verdict == Verdict::Approve
-            && let Some(key) = key_of(request)
-        {
-            self.claims.entry(expected.token_id).or_insert_with(|| (request.name_any(), key));
+    /// Watches the certificate requests for a configuration, if its machine may still join. `false`: the cluster cannot be watched yet.
+    pub async fn watch_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
+        let conditions = config.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+        let may_join = condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenValid);
+        if !may_join || self.certificates().is_watching(cluster) {
+            return true;
         }
-        verdict
-    }
-
-    /// Forgets the requests that a complete listing does not contain.
-    fn forget_all_but(&mut self, listed: &[CertificateSigningRequest]) {
-        self.taken.clear();
-        self.claims.retain(|_, (of, _)| listed.iter().any(|request| request.name_any() == *of));
-    }
-
-    /// Forgets a deleted request, but not the certificate that was issued for it.
-    fn forget(&mut self, name: &str) {
-        self.refused.remove(name);
-        self.taken.remove(name);
-        self.claims.retain(|_, (of, _)| of != name);
-        self.requests.retain(|_, names| {
-            names.remove(name);
-            !names.is_empty()
+        let workload = self.get(cluster).await.inspect_err(|error| {
+            tracing::debug!(namespace = cluster.namespace, %cluster, %error, "certificate requests are not watched yet");
         });
-    }
-}
-
-impl Certificates {
-    /// Returns when a certificate for the token of this object was first observed.
-    pub fn issued(&self, object: &WindowsBootstrapConfig) -> Option<Timestamp> {
-        let cluster = ClusterRef::of_config(object)?;
-        self.known(&cluster, |known| known.issued.get(&token_id(object)).copied())?
-    }
-
-    /// Returns the names of the requests that used a token.
-    pub fn requests_of(&self, cluster: &ClusterRef, token: &str) -> Vec<String> {
-        let requests = self.known(cluster, |known| known.requests.get(token).cloned());
-        requests.flatten().into_iter().flatten().collect()
-    }
-
-    /// Forgets everything about a token whose machine was deleted.
-    pub fn forget_token(&self, cluster: &ClusterRef, token: &str) {
-        self.known(cluster, |known| {
-            known.issued.remove(token);
-            known.keys.remove(token);
-            known.claims.remove(token);
-            for request in known.requests.remove(token).into_iter().flatten() {
-                known.refused.remove(&request);
-            }
-        });
+        workload.map(|workload| self.watch_certificates(cluster, &workload)).is_ok()
     }
 }
 
@@ -162,22 +95,7 @@ fn learn(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &Certificat
         }
         return;
     };
-    let issued = request.status.as_ref().is_some_and(|s| s.certificate.is_some());
-    let is_news = clusters.certificates().note(cluster, |known| {
-        known.requests.entry(token.clone()).or_default().insert(name.clone());
-        if is_approved(request)
-            && let Some(key) = key_of(request)
-        {
-            known.keys.entry(token.clone()).or_insert(key);
-        } else if is_decided(request) {
-            known.claims.retain(|_, (of, _)| *of != name);
-        }
-        let first = issued && !known.issued.contains_key(&token);
-        if first {
-            known.issued.insert(token.clone(), now);
-        }
-        first
-    });
+    let is_news = clusters.certificates().note(cluster, |known| known.learn(request, &token, now));
     if is_news {
         context.requests.config(&config);
     }
@@ -200,10 +118,7 @@ async fn handle(place: &Place, request: &CertificateSigningRequest) -> Result<Ha
         Verdict::Approve => {
             let message = format!("token, group, name and usages are those of WindowsBootstrapConfig {}/{}", cluster.namespace, config.name_any());
             let is_approved = csr::approve(workload, request, csr::APPROVED_REASON, &message, context.management.now()).await?;
-            clusters.certificates().note(cluster, |known| match key_of(request).filter(|_| is_approved) {
-                Some(key) => drop(known.keys.entry(token).or_insert(key)),
-                None => known.forget(&request.name_any()),
-            });
+            clusters.certificates().note(cluster, |known| known.settle(request, token, is_approved));
             tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = host_name, "certificate request approved");
             Ok(Handled::Done)
         }

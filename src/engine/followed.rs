@@ -1,6 +1,6 @@
 //! The certificate requests of workload clusters: the watch of each cluster, and the known facts about its requests for one signer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -13,6 +13,9 @@ use crate::kube_api::workload::Workload;
 /// The followed requests, by workload cluster. `K` holds the known facts about a cluster's requests.
 #[derive(Default)]
 pub struct Followed<K>(Mutex<HashMap<ClusterRef, Requests<K>>>);
+
+/// The requests for serving certificates: the names of refused requests, so that each is reported once.
+pub type ServingCertificates = Followed<HashSet<String>>;
 
 #[derive(Default)]
 struct Requests<K> {

@@ -4,38 +4,40 @@
 
 use std::sync::Arc;
 
-use super::answers::Answers;
 use super::caches::Caches;
 use super::workload_clusters::WorkloadClusters;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-#[derive(Default)]
-pub struct Identities(Arc<Answers<String>>);
+impl WorkloadClusters {
+    /// Returns the client of a cluster, if it is the cluster that machines were created for.
+    pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
+        let workload = self.clients().get(cluster).await?;
+        if let Err(error) = self.confirm(cluster, &workload) {
+            self.note_error(cluster, &error).await;
+            return Err(error);
+        }
+        Ok(workload)
+    }
 
-impl Identities {
     /// Returns an error if the kubeconfig leads to another cluster than the one that machines were created for, and while that is unknown. Machines
     /// pin their cluster: without machines, every cluster is accepted.
-    pub fn confirm(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+    fn confirm(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
         if cluster.source == ClusterSource::InCluster {
             return Ok(());
         }
-        clusters.ask(&self.0, cluster, workload, || read(clusters.clone(), cluster.clone(), workload.clone())).map(drop)
+        self.ask(self.identities(), cluster, workload, || read(self.clone(), cluster.clone(), workload.clone())).map(drop)
     }
 
     /// Reads the identity again, although the kubeconfig is unchanged, and waits for the answer.
-    pub async fn confirm_again(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
-        self.0.forget(cluster);
-        self.0.wait(|| self.confirm(clusters, cluster, workload)).await
+    pub(super) async fn confirm_again(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+        self.identities().forget(cluster);
+        self.identities().wait(|| self.confirm(cluster, workload)).await
     }
 
-    pub fn forget(&self, cluster: &ClusterRef) {
-        self.0.forget(cluster);
-    }
-
-    /// Returns the confirmed identity of the cluster.
+    /// Returns the unique ID of the cluster, once the cluster was used.
     pub fn uid(&self, cluster: &ClusterRef) -> Option<String> {
-        self.0.known(cluster).filter(|uid| !uid.is_empty())
+        self.identities().known(cluster).filter(|uid| !uid.is_empty())
     }
 }
 
@@ -80,7 +82,6 @@ mod tests {
 
     struct Stage {
         clusters: WorkloadClusters,
-        identities: Identities,
         requested: Requested,
         script: Script,
     }
@@ -117,14 +118,14 @@ mod tests {
             approve_serving_certificates: true,
         };
         let clusters = WorkloadClusters::new(Workloads::new(of.management.cluster.clone()), context);
-        Stage { clusters, identities: Identities::default(), requested, script }
+        Stage { clusters, requested, script }
     }
 
     impl Stage {
         fn confirm(&self, cluster: &ClusterRef, fingerprint: &str) -> Result<(), WorkloadError> {
             let client = self.clusters.context().management.cluster.client().clone();
             let workload = Workload { server: "https://a".into(), fingerprint: fingerprint.into(), ..Workload::of(client) };
-            self.identities.confirm(&self.clusters, cluster, &workload)
+            self.clusters.confirm(cluster, &workload)
         }
 
         /// Calls `confirm` until the answer arrives, as the triggered passes do.
@@ -162,7 +163,7 @@ mod tests {
         while stage.confirm(&c2, "two").is_err() {
             yield_now().await;
         }
-        assert_eq!((stage.identities.uid(&c2).as_deref(), start.elapsed()), (Some("b"), Duration::ZERO));
+        assert_eq!((stage.clusters.uid(&c2).as_deref(), start.elapsed()), (Some("b"), Duration::ZERO));
         assert_eq!(stage.triggered(), [""; 0], "of another cluster");
         sleep(Duration::from_secs(21)).await;
         assert!(matches!(stage.confirm(&c1(), "one"), Err(WorkloadError::Unreachable { .. })));
@@ -175,7 +176,7 @@ mod tests {
         assert!(stage.confirm(&c1(), "one").unwrap_err().is_pending());
         assert_eq!(stage.triggered(), [""; 0]);
         assert_eq!(stage.answer("one").await, Ok(()));
-        assert_eq!((stage.identities.uid(&c1()).as_deref(), stage.triggered()), (Some("a"), ALL.map(str::to_owned).to_vec()));
+        assert_eq!((stage.clusters.uid(&c1()).as_deref(), stage.triggered()), (Some("a"), ALL.map(str::to_owned).to_vec()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,7 +204,7 @@ mod tests {
         for _ in 0..2 {
             let error = stage.answer("two").await.unwrap_err();
             assert_eq!(error, WorkloadError::ClusterReplaced { endpoint: "https://a".into(), expected: "a".into(), found: "b".into() });
-            assert_eq!(stage.identities.uid(&c1()), None);
+            assert_eq!(stage.clusters.uid(&c1()), None);
         }
         stage.answer("three").await.unwrap();
     }
@@ -213,7 +214,7 @@ mod tests {
         let stage = stage(None, vec![says("a"), says("b")]);
         stage.answer("one").await.unwrap();
         stage.answer("two").await.unwrap();
-        assert_eq!(stage.identities.uid(&c1()).as_deref(), Some("b"));
+        assert_eq!(stage.clusters.uid(&c1()).as_deref(), Some("b"));
     }
 
     #[tokio::test]
@@ -222,7 +223,7 @@ mod tests {
         stage.answer("one").await.unwrap();
         let client = stage.clusters.context().management.cluster.client().clone();
         let workload = Workload { fingerprint: "one".into(), ..Workload::of(client) };
-        let again = stage.identities.confirm_again(&stage.clusters, &c1(), &workload).await;
+        let again = stage.clusters.confirm_again(&c1(), &workload).await;
         assert!(matches!(again, Err(WorkloadError::ClusterReplaced { .. })));
     }
 

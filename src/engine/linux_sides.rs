@@ -1,28 +1,21 @@
-//! The objects in clusters that a WindowsCluster reports on: one watch for each kind that the last pass has read. Reading the objects that a watch
-//! has delivered costs no request. A change that may alter the result triggers a pass.
+//! The objects in clusters that a WindowsCluster reports on, as one watch for each kind that the last pass has read delivers them. Reading them costs
+//! no request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher::DefaultBackoff;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::task::AbortHandle;
 
 use super::shown::Shown;
 use super::watch_task::WatchTask;
-use super::workload_clusters::WorkloadClusters;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
-use crate::kube_api::linux_side::{Watched, changes, is_unserved};
+use crate::kube_api::linux_side::Watched;
 use crate::kube_api::workload::{Workload, WorkloadError};
-
-/// The time from the first change to the pass. Changes come in groups, for example when a manifest is applied.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// The watches, by cluster.
 #[derive(Default)]
@@ -49,8 +42,16 @@ pub struct LinuxSide {
 }
 
 impl LinuxSides {
-    /// Watches exactly these kinds of a cluster. A watch that runs with this kubeconfig continues.
-    pub(super) fn watch(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
+    /// Watches exactly these kinds of a cluster. A watch that runs with this kubeconfig continues. `passes` spawns the task that requests the passes,
+    /// `follow` the task of a watch.
+    pub(super) fn watch(
+        &self,
+        cluster: &ClusterRef,
+        workload: &Workload,
+        what: &LinuxSide,
+        passes: impl FnOnce(Arc<Notify>) -> AbortHandle,
+        follow: impl Fn(Workload, Watched, Arc<Mutex<Shown>>, Arc<Notify>) -> AbortHandle,
+    ) {
         let LinuxSide { object, watched } = what;
         let mut all = self.0.lock();
         let new = || Followed { object: object.clone(), watches: HashMap::new(), news: Arc::default(), passes: WatchTask::default() };
@@ -58,15 +59,14 @@ impl LinuxSides {
         if followed.object != *object {
             *followed = new();
         }
-        followed.passes.start(workload, |_| clusters.spawn(passes(clusters.clone(), object.clone(), followed.news.clone())));
+        followed.passes.start(workload, |_| passes(followed.news.clone()));
         followed.watches.retain(|known, _| watched.contains(known));
         for watched in watched {
             let following = followed.watches.entry(watched.clone()).or_default();
             following.watch.start(workload, |workload| {
                 // The objects of another kubeconfig may belong to another cluster.
                 following.shown = Arc::default();
-                let (shown, news) = (following.shown.clone(), followed.news.clone());
-                clusters.spawn(follow(clusters.clone(), cluster.clone(), workload, watched.clone(), shown, news))
+                follow(workload, watched.clone(), following.shown.clone(), followed.news.clone())
             });
         }
     }
@@ -82,56 +82,4 @@ impl LinuxSides {
     pub fn forget(&self, cluster: &ClusterRef) {
         self.0.lock().remove(cluster);
     }
-}
-
-/// Requests a pass after each change, until the task is aborted.
-async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, news: Arc<Notify>) {
-    loop {
-        news.notified().await;
-        sleep(SETTLE).await;
-        // The same pass reads changes that arrived during the delay.
-        let _ = news.notified().now_or_never();
-        clusters.context().requests.windows_cluster(object.clone());
-    }
-}
-
-/// Stores the events of a watch, until the task is aborted. A failed watch restarts after a back-off. A refused watch restarts once the kubeconfig
-/// has the right: its listing before that would be useless.
-async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
-    for pause in DefaultBackoff::default() {
-        if shown.lock().is_refused() {
-            // Without an answer the right is treated as missing: the pass has reported the missing right, and keeps reporting it.
-            if !matches!(workload.may_watch(&watched).await, Ok(true)) {
-                sleep(pause).await;
-                continue;
-            }
-            shown.lock().allow();
-            news.notify_one();
-        }
-        let Some(error) = take_in(&workload, &watched, &shown, &news).await else { return };
-        if shown.lock().fail(&error) {
-            news.notify_one();
-        }
-        if !is_unserved(&error) {
-            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "pod network: {error}");
-            clusters.note_error(&cluster, &error).await;
-        }
-        sleep(pause).await;
-    }
-}
-
-/// Stores the events of a watch until it fails.
-async fn take_in(workload: &Workload, watched: &Watched, shown: &Mutex<Shown>, news: &Notify) -> Option<WorkloadError> {
-    let mut events = changes(workload, watched);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                if shown.lock().note(watched.listing(), event) {
-                    news.notify_one();
-                }
-            }
-            Err(error) => return Some(error),
-        }
-    }
-    None
 }

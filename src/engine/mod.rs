@@ -3,14 +3,17 @@
 
 mod answers;
 pub mod caches;
-pub mod certificates;
+mod certificate_requests;
+mod certificates;
 pub mod controller;
 mod followed;
 mod identities;
+mod linux_side_watch;
 pub mod linux_sides;
 pub mod made_secrets;
 pub mod management;
 mod merged;
+mod node_watch;
 pub mod nodes;
 pub mod outcome;
 pub mod owners;
@@ -19,7 +22,8 @@ pub mod roles;
 mod serving_certificates;
 mod shown;
 pub mod triggers;
-pub mod unreadable;
+mod unreadable;
+pub mod unreadable_reports;
 pub mod watch;
 mod watch_task;
 pub mod workload_clusters;

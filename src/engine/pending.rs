@@ -181,6 +181,12 @@ pub struct Place {
     pub workload: Workload,
 }
 
+impl Place {
+    pub fn new(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: Workload) -> Self {
+        Self { clusters: clusters.clone(), cluster: cluster.clone(), workload }
+    }
+}
+
 /// How the requests for one signer are handled.
 pub trait Signer: Clone + Send + Sync + 'static {
     const NAME: &'static str;

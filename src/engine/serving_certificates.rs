@@ -8,20 +8,35 @@ use std::sync::Arc;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
 
-use super::followed::Followed;
-use super::pending::{Handled, Place, Shown, Signer};
-use super::workload_clusters::WatchContext;
+use super::followed::ServingCertificates;
+use super::pending::{self, Handled, Place, Shown, Signer};
+use super::workload_clusters::{WatchContext, WorkloadClusters};
+use crate::api::bootstrap_config::{ServingCertificate, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::Reason;
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 use crate::domain::identity::host_name;
+use crate::domain::owner::data_secret;
 use crate::kinds::bootstrap_config::decide::csr::serving::{ExpectedServing, SERVING_SIGNER, judge, own_addresses, requester};
 use crate::kinds::bootstrap_config::decide::csr::{Verdict, is_decided};
 use crate::kube_api::csr;
 use crate::kube_api::workload::WorkloadError;
 
-/// The watches, and the names of refused requests, so that each is reported once.
-pub type ServingCertificates = Followed<HashSet<String>>;
+impl WorkloadClusters {
+    /// Watches the requests for serving certificates of a cluster, if a machine of it requests one that the cluster signs. `false`: the cluster
+    /// cannot be watched yet.
+    pub async fn watch_serving_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
+        let is_asked = config.spec.kubelet.serving_certificate == ServingCertificate::ClusterSigned && data_secret(config).is_some();
+        if !is_asked || !self.context().approve_serving_certificates || self.serving_certificates().is_watching(cluster) {
+            return true;
+        }
+        let workload = self.get(cluster).await.inspect_err(|error| {
+            tracing::debug!(namespace = cluster.namespace, %cluster, %error, "serving certificates are not watched yet");
+        });
+        let spawn = |workload| self.spawn(pending::follow(Serves(Place::new(self, cluster, workload))));
+        workload.map(|workload| self.serving_certificates().watch(cluster, &workload, spawn)).is_ok()
+    }
+}
 
 /// The serving certificate requests of the nodes of one workload cluster.
 #[derive(Clone)]

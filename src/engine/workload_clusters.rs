@@ -9,20 +9,17 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::answers::Answers;
 use super::caches::Caches;
-use super::certificates::{Certificates, Joins};
-use super::identities::Identities;
-use super::linux_sides::{LinuxSide, LinuxSides};
+use super::certificate_requests::Certificates;
+use super::followed::ServingCertificates;
+use super::linux_sides::LinuxSides;
 use super::management::Management;
-use super::nodes::{self, Nodes};
+use super::nodes::Nodes;
 use super::owners::Owners;
-use super::pending::{self, Place, Signer};
-use super::serving_certificates::{Serves, ServingCertificates};
 use super::triggers::Requests;
-use crate::api::bootstrap_config::{ServingCertificate, WindowsBootstrapConfig};
+use crate::api::bootstrap_config::JOIN_SIGNER;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition::{self, ConditionType, Reason};
 use crate::domain::fault::Fault;
-use crate::domain::owner::data_secret;
+use crate::kinds::bootstrap_config::decide::csr::serving::SERVING_SIGNER;
 use crate::kube_api::join_rights;
 use crate::kube_api::linux_side::Watched;
 use crate::kube_api::workload::{Workload, WorkloadError, Workloads};
@@ -35,7 +32,8 @@ pub struct WorkloadClusters {
 
 struct Shared {
     clients: Workloads,
-    identities: Identities,
+    /// The identity of the cluster behind each kubeconfig.
+    identities: Arc<Answers<String>>,
     certificates: Certificates,
     serving: ServingCertificates,
     linux_sides: LinuxSides,
@@ -60,7 +58,7 @@ impl WorkloadClusters {
     pub fn new(clients: Workloads, context: WatchContext) -> Self {
         let shared = Shared {
             clients,
-            identities: Identities::default(),
+            identities: Arc::default(),
             certificates: Certificates::default(),
             serving: ServingCertificates::default(),
             linux_sides: LinuxSides::default(),
@@ -75,6 +73,15 @@ impl WorkloadClusters {
         &self.shared.context
     }
 
+    pub(super) fn clients(&self) -> &Workloads {
+        &self.shared.clients
+    }
+
+    /// The identity of the cluster behind each kubeconfig.
+    pub(super) fn identities(&self) -> &Arc<Answers<String>> {
+        &self.shared.identities
+    }
+
     /// The Nodes of the clusters of standalone pools.
     pub fn nodes(&self) -> &Nodes {
         &self.shared.context.nodes
@@ -83,21 +90,6 @@ impl WorkloadClusters {
     /// The certificate requests of joining nodes.
     pub fn certificates(&self) -> &Certificates {
         &self.shared.certificates
-    }
-
-    /// Returns the client of a cluster, if it is the cluster that machines were created for.
-    pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
-        let workload = self.shared.clients.get(cluster).await?;
-        if let Err(error) = self.shared.identities.confirm(self, cluster, &workload) {
-            self.note_error(cluster, &error).await;
-            return Err(error);
-        }
-        Ok(workload)
-    }
-
-    /// Reads again which cluster a kubeconfig leads to, and waits for the answer.
-    pub(super) async fn confirm_again(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
-        self.shared.identities.confirm_again(self, cluster, workload).await
     }
 
     /// Returns the known answer for a cluster. If the question is due, a task sends `question`; the answer triggers the passes of the cluster.
@@ -123,11 +115,6 @@ impl WorkloadClusters {
         })
     }
 
-    /// Returns the unique ID of the cluster, once the cluster was used.
-    pub fn uid(&self, cluster: &ClusterRef) -> Option<String> {
-        self.shared.identities.uid(cluster)
-    }
-
     /// Opens a client for a kubeconfig that is not kept here.
     pub async fn open(&self, source_name: &str, kubeconfig: &[u8]) -> Result<Workload, WorkloadError> {
         self.shared.clients.open(source_name, kubeconfig).await
@@ -138,63 +125,13 @@ impl WorkloadClusters {
         self.shared.clients.note_error(cluster, error).await;
     }
 
-    /// Returns the client of the cluster of a standalone pool, and watches its Nodes from now on.
-    pub async fn get_with_nodes(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
-        let workload = self.get(cluster).await?;
-        let spawn = |workload| self.spawn(nodes::follow(self.clone(), cluster.clone(), workload));
-        self.nodes().watch(cluster, &workload, spawn);
-        Ok(workload)
-    }
-
-    /// Watches the certificate requests of a cluster whose machines are about to join.
-    pub fn watch_certificates(&self, cluster: &ClusterRef, workload: &Workload) {
-        let spawn = |workload| self.spawn(pending::follow(Joins(self.place(cluster, workload))));
-        self.certificates().watch(cluster, workload, spawn);
-    }
-
-    fn place(&self, cluster: &ClusterRef, workload: Workload) -> Place {
-        Place { clusters: self.clone(), cluster: cluster.clone(), workload }
-    }
-
-    /// Watches the certificate requests for a configuration, if its machine may still join. `false`: the cluster cannot be watched yet.
-    pub async fn watch_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
-        let conditions = config.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let may_join = condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenValid);
-        if !may_join || self.certificates().is_watching(cluster) {
-            return true;
-        }
-        let workload = self.get(cluster).await.inspect_err(|error| {
-            tracing::debug!(namespace = cluster.namespace, %cluster, %error, "certificate requests are not watched yet");
-        });
-        workload.map(|workload| self.watch_certificates(cluster, &workload)).is_ok()
-    }
-
     pub(super) fn serving_certificates(&self) -> &ServingCertificates {
         &self.shared.serving
     }
 
-    /// Watches the requests for serving certificates of a cluster, if a machine of it requests one that the cluster signs. `false`: the cluster
-    /// cannot be watched yet.
-    pub async fn watch_serving_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
-        let is_asked = config.spec.kubelet.serving_certificate == ServingCertificate::ClusterSigned && data_secret(config).is_some();
-        if !is_asked || !self.context().approve_serving_certificates || self.serving_certificates().is_watching(cluster) {
-            return true;
-        }
-        let workload = self.get(cluster).await.inspect_err(|error| {
-            tracing::debug!(namespace = cluster.namespace, %cluster, %error, "serving certificates are not watched yet");
-        });
-        let spawn = |workload| self.spawn(pending::follow(Serves(self.place(cluster, workload))));
-        workload.map(|workload| self.serving_certificates().watch(cluster, &workload, spawn)).is_ok()
-    }
-
     /// Returns, by signer, when the oldest undecided request of one of our machines was created.
     pub fn oldest_requests(&self) -> [(&'static str, Option<Timestamp>); 2] {
-        [(Joins::NAME, self.certificates().oldest()), (Serves::NAME, self.serving_certificates().oldest())]
-    }
-
-    /// Watches these kinds of the cluster from now on: a change triggers a pass of the WindowsCluster.
-    pub fn watch_linux_side(&self, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
-        self.linux_sides().watch(self, cluster, workload, what);
+        [(JOIN_SIGNER, self.certificates().oldest()), (SERVING_SIGNER, self.serving_certificates().oldest())]
     }
 
     /// Returns the objects of the cluster from the watch, or from the API server if no watch works; `None` for a kind that is not served. Also

@@ -11,7 +11,7 @@ use crate::engine::management::{Management, NewTokenSecret};
 use crate::engine::nodes::Nodes;
 use crate::engine::owners::Owners;
 use crate::engine::triggers::Requests;
-use crate::engine::unreadable;
+use crate::engine::unreadable_reports::report_all;
 use crate::engine::watch::{Selection, Watch};
 use crate::engine::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::hypervisor::drivers::Drivers;
@@ -56,7 +56,7 @@ impl Shared {
     }
 
     pub async fn unreadable<K: Kind>(&self, controllers: &ControllerLoop, watch: &Watch<K>) {
-        unreadable::report_all(&self.management, watch, &controllers.selection, controllers.stop.clone().cancelled_owned()).await;
+        report_all(&self.management, watch, &controllers.selection, controllers.stop.clone().cancelled_owned()).await;
     }
 
     pub fn machine(&self) -> machine::Context {

@@ -215,7 +215,7 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
-        "src/engine/certificates.rs",
+        "src/engine/certificate_requests.rs",
         &["engine::certificates::"],
         &[gone(
             "a request that is judged claims its token",
