@@ -33,7 +33,7 @@ use crate::kube_api::events::Events;
 use crate::kube_api::lease::{self, Lease};
 use crate::kube_api::limits::Limits;
 use crate::kube_api::review::{Access, Reviews};
-use crate::kube_api::workload::Workloads;
+use crate::kube_api::workloads::Workloads;
 use crate::telemetry::build::BUILD;
 use crate::telemetry::diagnostics::{self, Authorize, Refusal};
 use crate::telemetry::http::{listen, serve_probes};

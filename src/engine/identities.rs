@@ -71,7 +71,7 @@ mod tests {
     use super::super::workload_clusters::WatchContext;
     use super::*;
     use crate::kube_api::mock::{Exchange, Script, hang, refuse, step};
-    use crate::kube_api::workload::Workloads;
+    use crate::kube_api::workloads::Workloads;
     use crate::testing::{holding, shared};
 
     const READ: &str = "GET /api/v1/namespaces/kube-system";

@@ -22,7 +22,8 @@ use crate::domain::fault::Fault;
 use crate::kinds::bootstrap_config::decide::csr::serving::SERVING_SIGNER;
 use crate::kube_api::join_rights;
 use crate::kube_api::linux_side::Watched;
-use crate::kube_api::workload::{Workload, WorkloadError, Workloads};
+use crate::kube_api::workload::{Workload, WorkloadError};
+use crate::kube_api::workloads::Workloads;
 
 /// The workload clusters in use. Clones share everything.
 #[derive(Clone)]

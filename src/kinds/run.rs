@@ -27,7 +27,7 @@ use crate::engine::workload_clusters::WorkloadClusters;
 use crate::hypervisor::drivers::Drivers;
 use crate::kube_api::cluster::Cluster;
 use crate::kube_api::events::Events;
-use crate::kube_api::workload::Workloads;
+use crate::kube_api::workloads::Workloads;
 
 /// The parts that the composition root hands over.
 pub struct Parts {

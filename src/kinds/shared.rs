@@ -16,7 +16,7 @@ use crate::engine::watch::{Selection, Watch};
 use crate::engine::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::hypervisor::drivers::Drivers;
 use crate::kube_api::cluster::Kind;
-use crate::kube_api::workload::Workloads;
+use crate::kube_api::workloads::Workloads;
 
 /// The objects that several controllers share.
 pub(crate) struct Shared {

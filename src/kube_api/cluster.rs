@@ -1,9 +1,6 @@
 //! The management cluster: reads and writes of our kinds.
 
-use super::error::ApiError;
-use super::guarded::Guarded;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -13,10 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::error::ApiError;
+use super::guarded::Guarded;
+use super::limits::REQUEST_LIMIT;
 use crate::api::name::ObjectKey;
 
-/// The limit for one request, so that no reconcile hangs and a stop stays bounded.
-pub const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 /// The objects of one page, where a list is read page by page.
 pub(super) const PAGE: u32 = 250;
 /// The field manager of all patches except the status patches of controllers.

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::cluster::REQUEST_LIMIT;
 use super::error::ApiError;
+use super::limits::REQUEST_LIMIT;
 use crate::registry::Registry;
 
 /// The default number of passes of a controller at the same time.

@@ -1,5 +1,5 @@
-//! A memory budget for the objects that watches of workload clusters keep; each cluster gets a part. An API server with endless objects takes no
-//! more than that, and its cluster is treated like one whose watch does not work.
+//! The watches of workload clusters, while the objects that they keep are within the budget of their cluster. An API server with endless objects
+//! takes no more than that, and its cluster is treated like one whose watch does not work.
 
 use std::collections::HashMap;
 
@@ -7,48 +7,16 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use serde::Serialize;
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::budget::{Budget, Crowded};
+use super::budget::Crowded;
 use super::error::ApiError;
 use super::json::size;
+use super::keeping::Place;
 use super::workload::{Workload, WorkloadError};
 
-/// The budgets of all workload clusters, and of one. A new listing is kept beside the previous one; each may hold all Nodes of the largest cluster
-/// that Kubernetes supports.
-const BUDGET: usize = 192 << 20;
-const SHARE: usize = 96 << 20;
 /// The memory of an object besides the bytes of its JSON.
 const OBJECT: usize = 512;
 
-/// The budget of one workload cluster. Clones share it.
-#[derive(Clone)]
-pub struct Keeping(Vec<Budget>);
-
-/// The budget of a single cluster.
-impl Default for Keeping {
-    fn default() -> Self {
-        Self(vec![Budget::new(SHARE, "what watches of this API server show")])
-    }
-}
-
-impl Keeping {
-    pub fn of_all() -> Budget {
-        Budget::new(BUDGET, "what watches of all workload clusters show")
-    }
-
-    pub fn of_one(all: &Budget) -> Self {
-        let Self(mut budgets) = Self::default();
-        budgets.push(all.clone());
-        Self(budgets)
-    }
-
-    fn take(&self, bytes: usize) -> Result<Place, Crowded> {
-        self.0.iter().map(|budget| budget.take(bytes)).collect()
-    }
-}
-
-type Place = Vec<OwnedSemaphorePermit>;
 /// The places of objects, by namespace and name.
 type Places = HashMap<(Option<String>, String), Place>;
 
@@ -109,6 +77,8 @@ mod tests {
     use kube::Client;
     use serde_json::json;
 
+    use super::super::budget::Budget;
+    use super::super::keeping::Keeping;
     use super::super::linux_side;
     use super::super::linux_side::Watched;
     use super::super::mock::{Script, step};

@@ -19,8 +19,10 @@ use tower::{BoxError, Layer, Service};
 
 use super::budget::{Budget, Crowded};
 
+/// The limit for one request, so that no reconcile hangs and a stop stays bounded.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 /// The limit until an answer begins. Requests have the same limit for the whole answer; watches and their listings have this one.
-const BEGIN: Duration = super::cluster::REQUEST_LIMIT;
+const BEGIN: Duration = REQUEST_LIMIT;
 /// The limit from then on, for the rest of an answer that is not a watch.
 const REST: Duration = Duration::from_secs(60);
 /// The most bytes of an object: etcd stores at most 1.5 MiB by default, and nobody raises that to more than some MiB.

@@ -1,4 +1,4 @@
-//! THE ONLY CODE THAT TALKS TO THE KUBERNETES API: the management cluster here, workload clusters in [`workload`].
+//! THE ONLY CODE THAT TALKS TO THE KUBERNETES API: the management cluster here, workload clusters in [`workloads`].
 //!
 //! Every write names the UID of the object that was read, so that a recreated object is never written with the state of its predecessor. This
 //! code decides nothing.
@@ -15,6 +15,7 @@ pub mod guarded;
 mod in_cluster;
 pub mod join_rights;
 mod json;
+mod keeping;
 mod kept;
 pub mod lease;
 pub mod limits;
@@ -30,3 +31,4 @@ pub mod token;
 pub mod watches;
 pub mod windows_side;
 pub mod workload;
+pub mod workloads;

@@ -168,7 +168,7 @@ impl Reviews {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube_api::cluster::REQUEST_LIMIT;
+    use crate::kube_api::limits::REQUEST_LIMIT;
     use crate::kube_api::mock::{Exchange, Script, hang, refuse, step};
     use serde_json::json;
 

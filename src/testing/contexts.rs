@@ -16,7 +16,7 @@ use crate::kinds::shared::Shared;
 use crate::kube_api::cluster::Cluster;
 use crate::kube_api::events::Events;
 use crate::kube_api::mock::{Exchange, Script, step};
-use crate::kube_api::workload::{Connect, Workloads};
+use crate::kube_api::workloads::{Connect, Workloads};
 
 /// Expects a request for the served API groups, and answers with these.
 pub fn groups(names: &[&str]) -> Exchange {

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::kube_api::mock::{Exchange, step};
-use crate::kube_api::workload::{Connect, Workload};
+use crate::kube_api::workload::Workload;
+use crate::kube_api::workloads::Connect;
 
 #[derive(Default)]
 pub struct Server {

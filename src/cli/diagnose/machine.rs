@@ -18,7 +18,8 @@ use crate::cli::connection::Connection;
 use crate::diagnosis::{self, Certainty, Symptom, diagnose, objects};
 use crate::kinds::windows_cluster::decide::step::of_standalone;
 use crate::kube_api::cluster::Cluster;
-use crate::kube_api::workload::{Workload, Workloads};
+use crate::kube_api::workload::Workload;
+use crate::kube_api::workloads::Workloads;
 use crate::operator;
 
 #[derive(Args, Debug)]

@@ -23,7 +23,8 @@ use crate::engine::owners::{cluster_now, lists_providers};
 use crate::engine::workload_clusters::fault;
 use crate::kinds::windows_cluster::decide::ending::needs_kubeconfig;
 use crate::kube_api::error::ApiError;
-use crate::kube_api::workload::{self, WorkloadError};
+use crate::kube_api::workload::WorkloadError;
+use crate::kube_api::workloads;
 
 pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let ctx = &ctx;
@@ -122,7 +123,7 @@ async fn probe(
 ) -> Result<Answer, WorkloadError> {
     let Source { secret, key } = source(object, cluster);
     check_given(ctx, object, cluster).await?;
-    *kubeconfig = workload::read(&ctx.management.cluster, namespace, &secret, &key).await?;
+    *kubeconfig = workloads::read(&ctx.management.cluster, namespace, &secret, &key).await?;
     let workload = ctx.clients.get(&ctx.clusters, &format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
     let version = workload.version().await?;
     let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());

@@ -24,7 +24,7 @@ use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::kinds::{Parts, run};
 use crate::kube_api::cluster::Cluster;
 use crate::kube_api::events::Events;
-use crate::kube_api::workload::Workloads;
+use crate::kube_api::workloads::Workloads;
 use crate::telemetry::{Metrics, Readiness};
 
 pub const INFRASTRUCTURE: &str = "apis/infrastructure.cluster.x-k8s.io/v1alpha1";

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use crate::kube_api::mock::{Exchange, Script, refuse, step};
 use crate::kube_api::workload::*;
+use crate::kube_api::workloads::*;
 
 const SECRET: &str = "GET /api/v1/namespaces/lab/secrets/c1-kubeconfig";
 
