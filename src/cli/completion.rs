@@ -1,9 +1,8 @@
 //! `capw completion`: the script with which a shell completes commands and flags.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::Arguments;
 use super::output::print;
 
 /// Flags of `capw completion`.
@@ -15,27 +14,30 @@ pub struct Completion {
 }
 
 impl Completion {
-    pub fn main(self) -> Result<(), String> {
-        print(script(self.shell))
+    /// Prints the script for a command and its subcommands.
+    pub fn main(self, command: clap::Command) -> Result<(), String> {
+        print(script(self.shell, command))
     }
 }
 
-fn script(shell: Shell) -> Vec<u8> {
+fn script(shell: Shell, mut command: clap::Command) -> Vec<u8> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "capw", &mut text);
+    clap_complete::generate(shell, &mut command, "capw", &mut text);
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Arguments;
+    use clap::CommandFactory;
     use std::process::Command;
 
     /// The completions that a shell offers after these words.
     fn offered(words: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("capw.bash");
-        std::fs::write(&file, script(Shell::Bash)).unwrap();
+        std::fs::write(&file, script(Shell::Bash, Arguments::command())).unwrap();
         let count = words.split(' ').count();
         let ask = format!(
             "source {} && COMP_WORDS=({words} '') && COMP_CWORD={count} && _capw capw '' {} && printf '%s\\n' \"${{COMPREPLY[@]}}\"",
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn every_shell_gets_a_script() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell, Shell::Elvish] {
-            assert!(String::from_utf8(script(shell)).unwrap().contains("diagnose"), "{shell}");
+            assert!(String::from_utf8(script(shell, Arguments::command())).unwrap().contains("diagnose"), "{shell}");
         }
     }
 }

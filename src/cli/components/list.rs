@@ -19,7 +19,7 @@ use crate::bootstrap::plan::{Check, Kind as Act};
 use crate::bootstrap::{self, Bootstrap, paths};
 use crate::cli::connection::Connection;
 use crate::cli::output::{Format, json};
-use crate::cli::render::Given;
+use crate::cli::render::given::Given;
 use crate::cli::render::manifests::{self, Manifests};
 use crate::kube_api::cluster::{Cluster, Kind};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Answer;
+use super::answer::Answer;
 use crate::diagnosis::{Source, Symptom, diagnose, logs};
 
 /// The number of bytes that are read from the end of a file, where the current problem is.

@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::ResourceExt;
 
-use super::{Answer, reasons};
+use super::answer::Answer;
+use super::reasons;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Machine};
 use crate::api::cluster::WindowsCluster;

@@ -1,6 +1,6 @@
 //! Formats the output for people.
 
-use super::Answer;
+use super::answer::Answer;
 use crate::diagnosis::{Certainty, Finding};
 
 pub(super) fn text(answer: &Answer) -> String {

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::api::condition::Reason;
 use crate::bootstrap;
+use crate::cli::diagnose::answer::Answer;
 use crate::cli::diagnose::*;
 use crate::diagnosis::{Source, Symptom, objects};
 use crate::vm::FailureCode;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::entry::{Entry, State, Trouble};
 use super::machine::machine;
 use super::objects::Objects;
-use super::report::{Entry, State, Trouble};
 use super::troubles;
 use crate::api::capi::{self, Cluster, GROUP, MachineDeployment, SCALING_UP};
 use crate::api::cluster::WindowsCluster;

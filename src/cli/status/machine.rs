@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
+use super::entry::{Entry, State, Trouble};
 use super::objects::Objects;
-use super::report::{Entry, State, Trouble};
 use super::troubles;
 use crate::api::capi::{self, Machine, NODE_READY};
 use crate::api::condition::{self, ConditionType};

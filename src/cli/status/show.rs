@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::report::{Entry, Report, State, Trouble};
+use super::entry::{Entry, State, Trouble};
+use super::report::Report;
 
 pub(super) fn text(report: &Report) -> String {
     let mut tree = Tree { text: format!("{}\n", report.verdict), commands: BTreeSet::new() };

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::entry::State;
 use super::objects::Objects;
-use super::report::{Report, State, report};
+use super::report::{Report, report};
 use super::{Status, code, show};
 use crate::api::machine::WindowsMachine;
 use crate::kube_api::cluster::Cluster;

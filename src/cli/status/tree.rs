@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
+use super::entry::Entry;
 use super::groups;
 use super::objects::Objects;
-use super::report::Entry;
 use crate::api::capi::{self, DEPLOYMENT_NAME_LABEL, MachineDeployment, Reference};
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};

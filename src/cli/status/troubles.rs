@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::report::{State, Trouble};
+use super::entry::{State, Trouble};
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::cli::output::plain;
 use crate::domain::age::seconds;

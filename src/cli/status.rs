@@ -1,5 +1,6 @@
 //! `capw status`: the objects in the management cluster that hang, and why.
 
+mod entry;
 mod groups;
 mod machine;
 mod objects;

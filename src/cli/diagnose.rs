@@ -1,5 +1,6 @@
 //! `capw diagnose`: why a machine does not become a node. Symptom → cause → remedy, for people as text, for programs as JSON.
 
+mod answer;
 mod logs;
 mod machine;
 mod reasons;
@@ -8,11 +9,10 @@ mod show;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 pub use self::machine::config_of;
 use super::output::{Format, json, print};
-use crate::diagnosis::{self, Finding};
+use crate::diagnosis;
 
 /// The exit code if a problem was found; 1 is an error, 2 an invalid command line.
 pub const FOUND: u8 = 3;
@@ -33,19 +33,6 @@ enum What {
     Machine(machine::Of),
     /// Look for known failures in log files that were collected on a machine.
     Logs(logs::Files),
-}
-
-/// The output.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    /// The diagnosed object and its state, in one line.
-    subject: String,
-    /// The findings, most certain first.
-    findings: Vec<Finding>,
-    /// The parts that could not be read, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    not_looked_at: Vec<String>,
 }
 
 impl Diagnose {

@@ -10,11 +10,12 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::hypervisor::{Finding, Objects, table};
-use super::output::say;
+use super::finding::{Finding, table};
+use super::objects::Objects;
 use crate::api::decode::from_value;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec};
+use crate::cli::output::say;
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::prove::report::{About, Section, markdown};
 use crate::hypervisor::prove::{self, Bench, LENGTH, Ledger, Run};
@@ -29,7 +30,7 @@ use crate::vm::VmSpec;
     after_help = "Makes one VM at a time, two for one of the cases, named prove-RUN-1 and so on, and removes what it makes, also after Ctrl-C. \
     Exit code 0: all cases passed that apply. 1: one did not, and the table says which."
 )]
-pub struct Prove {
+pub(super) struct Prove {
     /// Files with WindowsHypervisors, and with the Secrets, WindowsMachines and WindowsMachineTemplates that are meant for them; - is standard input.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
