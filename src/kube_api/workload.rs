@@ -243,4 +243,4 @@ impl Workload {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

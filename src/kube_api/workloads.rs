@@ -149,3 +149,6 @@ pub async fn read(cluster: &Cluster, namespace: &str, secret: &str, key: &str) -
     let data = found.data.unwrap_or_default().remove(key).ok_or_else(missing)?;
     if data.0.is_empty() { Err(missing()) } else { Ok(data.0) }
 }
+
+#[cfg(test)]
+mod tests;
