@@ -6,7 +6,8 @@ use secrecy::SecretString;
 use super::digest::ca_hash;
 use super::error::RenderError;
 use super::facts::{BootstrapFacts, KubernetesVersion};
-use super::{Bootstrap, render};
+use super::plan::Plan;
+use super::rendered::{Bootstrap, render};
 use crate::api::bootstrap_config::{
     CaBundleSource, Channel, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck,
     StepExitCodes, Steps, WindowsBootstrapConfigSpec, WindowsRelease,
@@ -218,4 +219,9 @@ pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
         spec.steps = Steps { before_join, after_join };
         facts
     }))
+}
+
+/// Returns the plan of an ordinary machine, for tests of code that reads plans.
+pub(crate) fn sample_plan() -> Plan {
+    render(&facts()).map(|bootstrap| bootstrap.plan).unwrap()
 }

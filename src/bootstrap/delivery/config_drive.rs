@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Instance, user_data};
+use super::instance::Instance;
+use super::user_data;
 
 /// The volume label that cloudbase-init searches for.
 pub const LABEL: &str = "config-2";

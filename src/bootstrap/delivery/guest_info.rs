@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Instance;
+use super::instance::Instance;
 
 pub const META_DATA: &str = "guestinfo.metadata";
 pub const USER_DATA: &str = "guestinfo.userdata";

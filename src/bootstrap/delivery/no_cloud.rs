@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Instance, user_data};
+use super::instance::Instance;
+use super::user_data;
 
 /// The volume label that cloudbase-init searches for.
 pub const LABEL: &str = "cidata";

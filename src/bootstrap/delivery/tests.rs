@@ -4,12 +4,15 @@ use std::process::Command;
 
 use super::read::iso::Image;
 use super::read::{Delivered, Payload};
+use super::seed::drive;
 use super::user_data::ARCHIVE_FILE;
-use crate::api::bootstrap_config::File;
-use crate::bootstrap::delivery::*;
+use super::{Instance, SeedImage, archive, build, config_drive};
+use crate::api::bootstrap_config::{Channel, File};
+use crate::api::name::VmUuid;
 use crate::bootstrap::sample::{TOKEN_SECRET, facts};
 use crate::bootstrap::{Bootstrap, BootstrapFacts, RenderError, render};
 use crate::judges;
+use crate::vm::Seed;
 
 /// The facts of a machine, and the data in its bootstrap Secret.
 struct Machine {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::instance::Instance;
 use super::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
-use super::{Instance, user_data};
+use super::user_data;
 
 /// The volume label by which our first-boot script finds the drive; KubeVirt gives it to its `sysprep` volumes.
 pub const LABEL: &str = "unattendCD";

@@ -1,7 +1,11 @@
 //! The plan as text for people: for each item the action, the reason, the time limit, and the effect of a failure.
 
+use super::check::Check;
+use super::firewall::{Action, Direction};
+use super::item::Item;
+use super::kind::{Access, FeatureState, Kind, ProxyAddress, RegistryData, Start, Variables};
+use super::node_plan::Plan;
 use super::script::Script;
-use super::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Start, Variables};
 
 /// Returns text with one paragraph per item and lines of any length.
 pub fn explain(plan: &Plan) -> String {

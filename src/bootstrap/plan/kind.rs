@@ -1,91 +1,10 @@
-//! The node plan: an ordered list of items that a small interpreter makes true (docs/design/node-plan.md). This module has only its types;
-//! `stages/` decides which items a machine gets.
-
-mod explain;
-mod script;
+//! The kinds of items, each with the state that it makes true.
 
 use serde::{Deserialize, Serialize};
 
-pub use self::explain::explain;
-pub use self::script::Script;
-use crate::vm::FailureCode;
-pub use crate::vm::{REPORT_PLAN, state};
-
-/// The version of the plan format; a runner rejects a newer one.
-pub const PLAN_VERSION: u32 = 1;
-
-/// The content of `node.json`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Plan {
-    pub plan_version: u32,
-    pub machine: PlanMachine,
-    /// The Kubernetes version of the node, e.g. `v1.36.3`: the version of the programs in its image.
-    #[serde(default)]
-    pub kubernetes: String,
-    pub limits: Limits,
-    /// The outputs for the guest's reports: `serial:COM1`, `file`.
-    pub report: Vec<String>,
-    /// Regular expressions of texts that must never be logged: the form of the join token.
-    pub redact: Vec<String>,
-    pub items: Vec<Item>,
-}
-
-/// The machine that the plan is for.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
-pub struct PlanMachine {
-    pub uid: String,
-    pub name: String,
-    pub generation: i64,
-}
-
-/// Limits of the whole plan.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
-pub struct Limits {
-    /// The restarts of the machine that the plan may request.
-    pub reboots: u32,
-    /// The minutes since the first start, after which no item is started.
-    pub minutes: u32,
-}
-
-/// One step of the plan: test, act, test again.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Item {
-    /// Unique and stable: it appears in status, logs and documentation.
-    pub id: String,
-    #[serde(flatten)]
-    pub kind: Kind,
-    /// The failure code of the plan if this item fails.
-    pub code: FailureCode,
-    /// The time limit of one attempt, in seconds.
-    pub seconds: u32,
-    /// The attempts before the item counts as failed.
-    pub attempts: u32,
-    /// The item is skipped if this check holds, e.g. for a secret that was used and removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unless: Option<Check>,
-    /// Whether a failure is only reported as a warning, and the plan continues.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub optional: bool,
-    /// The reason for the item, for `--explain`; not sent to the node.
-    #[serde(skip)]
-    pub why: Why,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-/// The reason for an item, for `--explain`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Why {
-    pub reason: &'static str,
-    pub link: &'static str,
-    /// The remedy if the item fails.
-    pub remedy: &'static str,
-}
+use super::check::Check;
+use super::firewall::{Action, Direction, Protocol};
+use super::script::Script;
 
 /// The state that an item makes true.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -284,29 +203,6 @@ pub enum FeatureState {
     Disabled,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub enum Direction {
-    Inbound,
-    Outbound,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub enum Action {
-    Allow,
-    Block,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Protocol {
-    Tcp,
-    Udp,
-    /// Any protocol. Only in firewall rules without ports.
-    Any,
-}
-
 /// The way in which the service manager starts a service.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -322,64 +218,7 @@ pub enum When {
     Pending,
 }
 
-/// A test without side effects.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub enum Check {
-    /// The file exists.
-    File(String),
-    /// The named pipe exists; without `\\.\pipe\`.
-    Pipe(String),
-    /// A GET request returns 200.
-    Url(String),
-    /// The registry value is this text or number, ignoring case; several texts are joined by spaces.
-    Registry {
-        key: String,
-        name: String,
-        equals: String,
-    },
-    /// The registry value exists, with any content.
-    RegistryValue {
-        key: String,
-        name: String,
-    },
-    /// The registry key exists.
-    RegistryKey(String),
-    /// A program listens on this TCP port of the machine.
-    Port(u16),
-    /// The service runs.
-    Service(String),
-    /// The program exits with 0 within a minute. It must have no side effects.
-    Succeeds(Vec<String>),
-    Not(Box<Check>),
-    /// All of the checks hold.
-    All(Vec<Check>),
-}
-
-impl Plan {
-    /// Returns `node.json`: pretty, ASCII only, because Windows PowerShell 5.1 reads files without byte order mark as ANSI.
-    pub fn json(&self) -> Result<String, serde_json::Error> {
-        let text = serde_json::to_string_pretty(self)?;
-        let mut out = String::with_capacity(text.len() + 1);
-        for c in text.chars() {
-            if c.is_ascii() {
-                out.push(c);
-            } else {
-                let mut units = [0u16; 2];
-                for unit in c.encode_utf16(&mut units) {
-                    out.push_str(&format!("\\u{unit:04x}"));
-                }
-            }
-        }
-        out.push('\n');
-        Ok(out)
-    }
-
-    /// Returns the payload file that the plan writes to `path`. Windows ignores case.
-    pub fn source_of(&self, path: &str) -> Option<&str> {
-        self.items.iter().find_map(|item| match &item.kind {
-            Kind::File { path: target, source, .. } if target.eq_ignore_ascii_case(path) => Some(source.as_str()),
-            _ => None,
-        })
-    }
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+pub(super) fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Protocol;
+use super::firewall::Protocol;
 
 /// A built-in script of the runner and its parameters. Like every kind of item, it tests and acts.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The configuration of the node's programs, in one file per program.
 
 pub(super) mod containerd;
+mod documents;
 pub(super) mod kube_proxy;
 pub(super) mod kubeadm;
 pub mod kubelet;
@@ -10,40 +11,4 @@ pub(super) mod yaml;
 #[cfg(test)]
 mod tests;
 
-use self::kube_proxy::KubeProxyConfiguration;
-use self::kubeadm::JoinConfiguration;
-use self::kubelet::KubeletConfiguration;
-use self::reserves::Reserves;
-use super::error::RenderError;
-use super::facts::BootstrapFacts;
-
-/// The documents of one node, each rendered once: the rules of [`super::check::lint`] read the same documents that [`super::stages`] uses.
-pub(super) struct Documents<'a> {
-    pub reserves: Reserves,
-    pub kubelet: KubeletConfiguration,
-    /// The name and value of each flag that kubeadm does not decide; the users' own flags come last.
-    pub kubelet_flags: Vec<(String, String)>,
-    pub join: JoinConfiguration<'a>,
-    pub sandbox_image: String,
-    pub containerd: toml::Table,
-    /// The configuration of kube-proxy, if the node runs it as a service.
-    pub kube_proxy: Option<KubeProxyConfiguration>,
-}
-
-impl<'a> Documents<'a> {
-    pub fn new(facts: &'a BootstrapFacts) -> Result<Self, RenderError> {
-        let reserves = reserves::reserves(facts)?;
-        let kubelet = kubelet::configuration(facts, &reserves);
-        let kubelet_flags = kubelet::flags(facts);
-        let sandbox_image = containerd::sandbox_image(facts)?;
-        Ok(Self {
-            join: kubeadm::configuration(facts, &kubelet_flags),
-            containerd: containerd::configuration(&facts.spec.containerd, &sandbox_image),
-            kube_proxy: facts.spec.kube_proxy.as_ref().map(|spec| kube_proxy::configuration(facts, spec)),
-            reserves,
-            kubelet,
-            kubelet_flags,
-            sandbox_image,
-        })
-    }
-}
+pub(super) use self::documents::Documents;

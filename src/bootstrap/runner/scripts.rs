@@ -1,5 +1,4 @@
-//! The scripts that carry out a plan on Windows: static text, the same for every machine, without any knowledge of Kubernetes.
-//! `loader.ps1` carries the payload ([`super::delivery`]), checks it at every start and starts `run.ps1`, which reads the others.
+//! The text of the scripts.
 
 use std::sync::LazyLock;
 
@@ -8,10 +7,10 @@ const REPORT: &str = include_str!("report.ps1");
 const FILES: &str = include_str!("files.ps1");
 
 /// The name of [`LOADER`] in the payload's `runner/`, where the boot task finds it.
-pub(super) const LOADER_NAME: &str = "loader.ps1";
+pub(in crate::bootstrap) const LOADER_NAME: &str = "loader.ps1";
 
 /// The name and text of each script in the payload's `runner/`, except the loader.
-pub(super) const SCRIPTS: [(&str, &str); 13] = [
+pub(in crate::bootstrap) const SCRIPTS: [(&str, &str); 13] = [
     ("run.ps1", include_str!("run.ps1")),
     ("plan.ps1", include_str!("plan.ps1")),
     ("report.ps1", REPORT),
@@ -29,15 +28,8 @@ pub(super) const SCRIPTS: [(&str, &str); 13] = [
 
 /// The loader, without an archive. In the source tree it reads two of the scripts; on a machine it contains their text, because it
 /// must be able to report that they are damaged.
-pub(super) static LOADER: LazyLock<String> = LazyLock::new(|| {
+pub(in crate::bootstrap) static LOADER: LazyLock<String> = LazyLock::new(|| {
     [("files.ps1", FILES), ("report.ps1", REPORT)]
         .into_iter()
         .fold(LOADER_SOURCE.to_owned(), |text, (name, part)| text.replacen(&format!(". \"$PSScriptRoot/{name}\"\n"), part, 1))
 });
-
-#[cfg(test)]
-mod examples;
-#[cfg(test)]
-mod gate;
-#[cfg(test)]
-mod tests;

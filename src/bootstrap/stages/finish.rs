@@ -1,6 +1,6 @@
 //! The end of the plan: success is reported and secrets are removed.
 
-use super::{BOOT_TASK, CONTRACT_DOCS, PlanBuilder, item, owned, why};
+use super::builder::{BOOT_TASK, CONTRACT_DOCS, PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;

@@ -1,7 +1,7 @@
 //! The items for pods with group managed service accounts.
 
+use super::builder::{PlanBuilder, item, why};
 use super::registry::number;
-use super::{PlanBuilder, item, why};
 use crate::api::bootstrap_config::{DOMAIN_BLOB, Gmsa};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;

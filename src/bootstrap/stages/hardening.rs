@@ -1,7 +1,7 @@
 //! Hardening, the firewall and its rules, and exclusions for Microsoft Defender.
 
+use super::builder::{NODE_DOCS, PlanBuilder, item, owned, why};
 use super::registry::number;
-use super::{NODE_DOCS, PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::{FirewallAction, FirewallDirection, FirewallProtocol, FirewallRule, Hardening};
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;

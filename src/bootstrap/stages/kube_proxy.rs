@@ -1,7 +1,7 @@
 //! kube-proxy as a Windows service, if the spec requests it. The network plug-in usually creates its network after the join: kube-proxy
 //! waits for that network, the plan does not.
 
-use super::{PlanBuilder, RESET_SECONDS, item, owned, why};
+use super::builder::{PlanBuilder, RESET_SECONDS, item, owned, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;

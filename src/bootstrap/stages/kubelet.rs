@@ -1,6 +1,7 @@
 //! The kubelet's service and the join.
 
-use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, PlanBuilder, RESET_SECONDS, item, owned, proxy, why};
+use super::builder::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, PlanBuilder, RESET_SECONDS, item, owned, why};
+use super::proxy;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;

@@ -4,8 +4,8 @@ use data_encoding::HEXUPPER;
 use sha1_smol::Sha1;
 use x509_parser::pem::Pem;
 
+use super::builder::{PlanBuilder, item, owned, why};
 use super::registry::number;
-use super::{PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::{CA_BUNDLE, CA_BUNDLE_MAP, CaBundleSource};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;

@@ -1,6 +1,7 @@
 //! The programs of the node: downloaded and verified, or checked to be in the image.
 
-use super::{NODE_DOCS, PlanBuilder, item, owned, proxy, why};
+use super::builder::{NODE_DOCS, PlanBuilder, item, owned, why};
+use super::proxy;
 use crate::api::bootstrap_config::{Download, Program};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{NODE_DOCS, PlanBuilder, item, why};
+use super::builder::{NODE_DOCS, PlanBuilder, item, why};
 use crate::api::bootstrap_config::{PROXY_URL, Proxy};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{PlanBuilder, item, why};
+use super::builder::{PlanBuilder, item, why};
 use crate::api::bootstrap_config::WindowsRelease;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::plan::{Kind, RegistryData};

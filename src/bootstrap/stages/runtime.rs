@@ -1,6 +1,7 @@
 //! The items for containerd.
 
-use super::{CONTAINERD_DOCS, PlanBuilder, RESET_SECONDS, item, owned, programs, proxy, why};
+use super::builder::{CONTAINERD_DOCS, PlanBuilder, RESET_SECONDS, item, owned, why};
+use super::{programs, proxy};
 use crate::api::bootstrap_config::Program;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;

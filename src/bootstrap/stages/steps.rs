@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::builder::{CONTRACT_DOCS, PlanBuilder, item, why};
 use super::hardening::rule_kind;
-use super::{CONTRACT_DOCS, PlanBuilder, item, why};
 use crate::api::bootstrap_config::{CommandStep, Encoding, File, RegistryStep, Step, StepCheck, WantedState};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;

@@ -1,7 +1,8 @@
 //! Scheduled tasks that keep the node working after the join: they rotate logs, clean up the container network after a crash, and
 //! restore lost routes.
 
-use super::{NODE_DOCS, PlanBuilder, item, network, owned, why};
+use super::builder::{NODE_DOCS, PlanBuilder, item, owned, why};
+use super::network;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;

@@ -1,7 +1,8 @@
 //! Windows itself: its checks, settings, features, restart and directories.
 
+use super::builder::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, PlanBuilder, item, owned, why};
 use super::registry::number;
-use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, PlanBuilder, gmsa, hardening, item, network, owned, proxy, registry, why};
+use super::{gmsa, hardening, network, proxy, registry};
 use crate::api::bootstrap_config::{CrashDump, PowerPlan, WindowsUpdate};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;

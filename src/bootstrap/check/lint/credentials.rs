@@ -1,7 +1,8 @@
 //! Rule L24: credential providers. The kubelet does not start if their configuration is invalid
 //! (`pkg/credentialprovider/plugin/config.go` of Kubernetes).
 
-use super::{Findings, Node};
+use super::findings::Findings;
+use super::input::Node;
 
 /// The minor from which credential providers get service account tokens without a feature gate.
 const TOKENS: u32 = 34;

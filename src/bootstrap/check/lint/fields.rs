@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Findings, Node};
+use super::findings::Findings;
+use super::input::Node;
 use crate::api::bootstrap_config::ServingCertificate;
 use crate::bootstrap::render::kubelet::surface::{Gate, Known, Surface, Windows};
 

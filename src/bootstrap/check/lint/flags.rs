@@ -1,6 +1,7 @@
 //! Rules about the kubelet's flags: L3, L8, L23.
 
-use super::{Findings, Node};
+use super::findings::Findings;
+use super::input::Node;
 use crate::bootstrap::render::kubelet::surface::{Known, Surface, Windows};
 
 const PRIORITY_CLASSES: [&str; 6] = [

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Findings, Node};
+use super::findings::Findings;
+use super::input::Node;
 use crate::api::bootstrap_config::{Channel, ContainerdLine, ProxyNetwork, WindowsRelease};
 use crate::bootstrap::facts::BootstrapFacts;
 

@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::findings::Findings;
+use super::{check, node};
 use crate::api::bootstrap_config::{Argument, Channel, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
-use crate::bootstrap::check::lint::*;
-use crate::bootstrap::facts::KubernetesVersion;
+use crate::bootstrap::error::RenderError;
+use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::finding::LintFinding;
+use crate::bootstrap::render::Documents;
+use crate::bootstrap::render::kubelet::surface;
 use crate::bootstrap::sample::facts;
 
 fn at(minor: u32) -> BootstrapFacts {

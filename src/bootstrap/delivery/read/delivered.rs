@@ -5,11 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::iso::Image;
-use super::{Payload, ReadError};
+use super::payload::Payload;
 use crate::api::bootstrap_config::Channel;
+use crate::bootstrap::delivery::error::ReadError;
+use crate::bootstrap::delivery::seed::SeedImage;
 use crate::bootstrap::delivery::unattend::FIRST_BOOT_NAME;
 use crate::bootstrap::delivery::user_data::ARCHIVE_FILE;
-use crate::bootstrap::delivery::{SeedImage, config_drive, guest_info, no_cloud, windows_setup};
+use crate::bootstrap::delivery::{config_drive, guest_info, no_cloud, windows_setup};
 
 /// The data that a machine received.
 #[derive(Debug)]

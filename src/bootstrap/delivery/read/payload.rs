@@ -1,18 +1,13 @@
-//! Reads the delivered bytes as a guest does. The simulated guest and tests use it. It is strict, because what a real loader would refuse
-//! must not pass here. It shares no code with the writer of the image.
-
-mod delivered;
-pub mod iso;
+//! Unpacks the payload of user data, as the loader does.
 
 use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-pub use self::delivered::Delivered;
-use super::archive;
-pub use super::error::ReadError;
-use super::user_data::{ARCHIVE_END, ARCHIVE_START, DIGEST_START, FIRST_LINE};
+use crate::bootstrap::delivery::archive;
+use crate::bootstrap::delivery::error::ReadError;
+use crate::bootstrap::delivery::user_data::{ARCHIVE_END, ARCHIVE_START, DIGEST_START, FIRST_LINE};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::plan::{Kind, PLAN_VERSION, Plan};
 
@@ -53,7 +48,7 @@ impl Payload {
     }
 
     /// Unpacks user data from a drive, where the archive is a file beside the loader unless another provider made the data.
-    fn from_drive(user_data: &[u8], archive: Option<&[u8]>) -> Result<Self, ReadError> {
+    pub(super) fn from_drive(user_data: &[u8], archive: Option<&[u8]>) -> Result<Self, ReadError> {
         let digest =
             std::str::from_utf8(user_data).ok().and_then(|text| text.split_once(DIGEST_START)?.1.split_once("'\n")).map(|(digest, _)| digest);
         match (digest.filter(|digest| !digest.is_empty()), archive) {

@@ -1,10 +1,8 @@
-//! containerd: its `config.toml`, its registries, and the command line of its service.
-
-mod registries;
+//! containerd's `config.toml`, and the command line of its service.
 
 use toml::{Table, Value};
 
-pub(in crate::bootstrap) use self::registries::files as registry_files;
+use super::tables::{list, table, text};
 use crate::api::bootstrap_config::{Containerd, ContainerdLine, HYPER_V_HANDLER, PROCESS_HANDLER};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -14,20 +12,8 @@ use crate::compat;
 /// The limit for a pull, in minutes. Windows layers take gigabytes.
 const PULL_MINUTES: i32 = 30;
 
-fn table<const N: usize>(pairs: [(&str, Value); N]) -> Table {
-    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-}
-
-fn list<const N: usize>(texts: [&str; N]) -> Value {
-    Value::Array(texts.into_iter().map(Value::from).collect())
-}
-
-fn text(what: &'static str, document: &Table) -> Result<String, RenderError> {
-    toml::to_string(document).map_err(|e| RenderError::Serialize { what, reason: e.to_string() })
-}
-
 /// Returns the user's sandbox image, or the image for this Kubernetes version and Windows release.
-pub(super) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderError> {
+pub(in crate::bootstrap::render) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderError> {
     let given = facts.spec.containerd.sandbox_image.clone();
     let version = facts.kubernetes.to_string();
     given.or_else(|| compat::pause_image(facts.spec.windows_release, &version)).ok_or_else(|| {
@@ -38,7 +24,7 @@ pub(super) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderErro
 }
 
 /// Returns the configuration: schema 2 for 1.7, 3 for 2.x. containerd migrates an older schema and exits with a newer one.
-pub(super) fn configuration(spec: &Containerd, sandbox_image: &str) -> Table {
+pub(in crate::bootstrap::render) fn configuration(spec: &Containerd, sandbox_image: &str) -> Table {
     let mut document = Table::new();
     document.insert("version".into(), Value::Integer(if spec.line == ContainerdLine::V1 { 2 } else { 3 }));
     if let Some(directory) = &spec.directory {

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use toml::{Table, Value};
 use x509_parser::pem::Pem;
 
-use super::{list, table, text};
+use super::tables::{list, table, text};
 use crate::api::bootstrap_config::{Capability, Fallback, Mirror, Registry};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::paths;

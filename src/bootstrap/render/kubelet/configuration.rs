@@ -1,25 +1,17 @@
-//! The kubelet: our fields of the KubeletConfiguration, the users' own fields, its flags, and its service.
-//!
-//! kubeadm downloads the cluster's configuration, which is intended for Linux, and applies our patch: our fields win, the cluster's other
-//! choices stay. The kubelet then applies the users' own fields from its drop-in directory.
-
-mod credential_providers;
-mod flags;
-pub(in crate::bootstrap) mod surface;
+//! Our fields of the KubeletConfiguration, and the users' own fields.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub(in crate::bootstrap) use self::credential_providers::credential_providers;
-pub(in crate::bootstrap) use self::flags::{command_line, flags, log_is_rotated, log_runner};
-use super::reserves::{Amount, Reserves};
-use super::yaml;
-use crate::api::bootstrap_config::{HYPER_V_LABEL, ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
-use crate::api::capi::UNINITIALIZED_TAINT;
+use super::registration::taints;
+use super::surface;
+use crate::api::bootstrap_config::{ServingCertificate, Taint};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
+use crate::bootstrap::render::reserves::{Amount, Reserves};
+use crate::bootstrap::render::yaml;
 
 /// The minor from which NodeLogQuery is stable.
 const LOG_QUERY_STABLE: u32 = 36;
@@ -91,7 +83,7 @@ pub(in crate::bootstrap) fn drop_in(facts: &BootstrapFacts) -> Result<Option<Str
     yaml::document("the kubelet's drop-in", &DropIn { api_version: API_VERSION, kind: KIND, fields }).map(Some)
 }
 
-pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> KubeletConfiguration {
+pub(in crate::bootstrap::render) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> KubeletConfiguration {
     let (minor, spec) = (facts.kubernetes.minor, &facts.spec.kubelet);
     // WindowsGracefulNodeShutdown is on by default, and works for native services, from 1.34 on.
     let graceful = minor >= 34;
@@ -140,27 +132,4 @@ fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
         ("memory", format!("{}Mi", amount.memory_mib)),
         ("ephemeral-storage", format!("{}Mi", amount.ephemeral_mib)),
     ])
-}
-
-/// Returns the taints of a new Node: the user's taints or the conventional `os=windows`, and Cluster API's own taint.
-pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
-    let mut taints = lasting_taints(&facts.spec);
-    taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
-    taints
-}
-
-/// Returns the labels that the Node registers with.
-pub fn node_labels(spec: &WindowsBootstrapConfigSpec) -> BTreeMap<String, String> {
-    let mut labels = spec.kubelet.node_labels.clone();
-    if spec.windows.hyper_v_isolation {
-        labels.entry(HYPER_V_LABEL.to_owned()).or_insert_with(|| "true".to_owned());
-    }
-    labels
-}
-
-/// Returns the taints that stay after the Node is initialized.
-pub fn lasting_taints(spec: &WindowsBootstrapConfigSpec) -> Vec<Taint> {
-    let mut taints = spec.kubelet.taints.clone().unwrap_or_else(|| vec![Taint::windows()]);
-    taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);
-    taints
 }

@@ -1,6 +1,7 @@
 //! The kubelet's flags: settings without a field in its configuration, and the users' own flags. No program on Windows reads
 //! kubeadm-flags.env, so the flags are part of the service's command line.
 
+use super::registration::node_labels;
 use crate::api::bootstrap_config::PriorityClass;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -27,7 +28,7 @@ pub(in crate::bootstrap) fn flags(facts: &BootstrapFacts) -> Vec<(String, String
     if !spec.node_ips.is_empty() {
         flag("node-ip", spec.node_ips.join(","));
     }
-    let labels: Vec<String> = super::node_labels(&facts.spec).iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels: Vec<String> = node_labels(&facts.spec).iter().map(|(key, value)| format!("{key}={value}")).collect();
     if !labels.is_empty() {
         flag("node-labels", labels.join(","));
     }

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::calls::{calls, strangers};
+use super::slips::show;
+use super::sources::scripts;
 use super::world::{Parameter, Source, World, parameters, world};
-use super::{PESTER, form, scripts, show, variables};
+use super::{form, variables};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::plan::Kind;
 use crate::bootstrap::{facts::BootstrapFacts, render, sample};
 
+/// The commands of Pester, and those that only the tests beside the scripts use.
+const PESTER: [&str; 10] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach", "Trace-Command"];
 /// Commands that only pages show.
 pub(super) const ON_PAGES: [&str; 1] = ["Get-Volume"];
 

@@ -1,74 +1,14 @@
-//! The gate for PowerShell: parses every script as PowerShell does, and checks what it calls, uses and sets against lists of known
-//! names. The gate does not prove that Windows does what is meant, but it finds a slip of a name or brace.
+//! The tests of the scripts, and of the gate itself.
 
-mod calls;
-mod form;
-mod members;
-mod plan;
-mod shipped;
-mod variables;
-mod world;
+use std::collections::BTreeSet;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use powershell_reader::Fault;
-
-use self::calls::{calls, commands, strangers};
-use self::members::{Name, Names};
-use self::plan::Fields;
-use self::world::{Source, World, worlds};
-use super::SCRIPTS;
-use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
-use crate::bootstrap::delivery::windows_setup::USER_DATA;
-
-const LOADER: &str = include_str!("../loader.ps1");
-/// The script that people run on their own Windows: docs/windows-proof.md.
-const PROVE: &str = include_str!("../prove.ps1");
-/// The script that runs in an installation that becomes an image.
-const INSTALL: &str = include_str!("../../../image/install.ps1");
-/// The commands of Pester, and those that only the tests beside the scripts use.
-const PESTER: [&str; 10] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach", "Trace-Command"];
-
-pub(super) fn scripts() -> Vec<(&'static str, &'static str)> {
-    SCRIPTS.into_iter().chain([("loader.ps1", LOADER), ("prove.ps1", PROVE), ("install.ps1", INSTALL), (FIRST_BOOT_NAME, FIRST_BOOT)]).collect()
-}
-
-fn sources() -> Vec<Source> {
-    scripts().into_iter().map(|(name, text)| Source::new(name, text)).collect()
-}
-
-/// Returns the names of the functions in the scripts.
-pub(super) fn defined() -> BTreeSet<String> {
-    let sources = sources();
-    let all = World { sources: sources.iter().collect() };
-    all.functions().into_keys().collect()
-}
-
-/// Finds all slips except those of syntax, which must be valid before.
-fn slips(sources: &[Source], names: &Names, fields: &Fields) -> Vec<(String, Fault)> {
-    let everywhere = World { sources: sources.iter().collect() };
-    let mut found = members::unknown(&everywhere, names, fields);
-    found.extend(variables::idle(&everywhere));
-    for world in worlds(sources) {
-        found.extend(strangers(&world, &everywhere, &[]));
-        found.extend(variables::faults(&world));
-        found.extend(members::missing_fields(&world, fields));
-    }
-    let mut signatures: BTreeMap<_, _> = sources.iter().map(|source| (source.name.clone(), world::parameters(&source.tree))).collect();
-    if let Some(parameters) = signatures.remove("loader.ps1") {
-        signatures.insert(USER_DATA.to_owned(), parameters);
-    }
-    for source in sources {
-        found.extend(calls::started(&source.tree, &signatures).into_iter().map(|fault| (source.name.clone(), fault)));
-    }
-    found
-}
-
-fn show(faults: impl IntoIterator<Item = (String, Fault)>) -> String {
-    let lines: BTreeSet<_> = faults.into_iter().map(|(name, fault)| (name, fault.line, fault.what)).collect();
-    let lines = lines.into_iter().map(|(name, line, what)| format!("{name}:{line}: {what}"));
-    lines.collect::<Vec<_>>().join("\n")
-}
+use super::calls::{calls, commands};
+use super::members::{self, Name, Names};
+use super::plan::Fields;
+use super::slips::{show, slips};
+use super::sources::{defined, scripts, sources};
+use super::world::Source;
+use super::{form, shipped};
 
 #[test]
 fn every_script_is_windows_powershell() {
