@@ -1,4 +1,4 @@
-//! The cost of a machine until its Node is Ready: CAPW's requests about it, by verb and resource. If a reconcile makes an additional request, the
+//! The cost of a machine until its Node is Ready: CAPW's requests about it, by verb and resource. If a reconcile sends an additional request, the
 //! test fails. A change of the budget is reviewed like a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};

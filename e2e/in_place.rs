@@ -1,5 +1,5 @@
 //! Story *in place*: labels and taints of a pool's template change, and the Nodes show it. No VM, Machine or Node is recreated. Labels and taints
-//! that the template no longer contains are removed, and those that others have set are not touched.
+//! that the template no longer contains are removed, and labels and taints from others are not touched.
 
 use std::time::Duration;
 

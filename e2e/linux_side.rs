@@ -1,6 +1,6 @@
 //! Story *Linux side*: a cluster whose pod network is Flannel, installed from its manifest. A WindowsCluster names the network and reports the
-//! settings that Windows nodes cannot share, with a command for each. The commands and a restart of flanneld fix them. CAPW makes these changes only
-//! on request, once, and leaves alone settings that a tool manages or that were changed back. On request, it also brings the network and
+//! settings that Windows nodes cannot share, with a command for each. The commands and a restart of flanneld fix them. CAPW applies these changes
+//! only on request, once, and leaves alone settings that a tool manages or that were changed back. On request, it also brings the network and
 //! RuntimeClasses for Windows nodes, as it reported before, keeps them unchanged, and removes them, also when the Cluster is deleted.
 
 pub mod cost;

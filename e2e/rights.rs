@@ -163,7 +163,7 @@ async fn give_kubeconfig(cp: &ControlPlane, kubeconfig: &str) {
     cp.apply(&secret.to_string()).await;
 }
 
-/// Returns `VERB GROUP/RESOURCE[/SUBRESOURCE]`; `None` for URLs that are no resources and for requests that every user may make.
+/// Returns `VERB GROUP/RESOURCE[/SUBRESOURCE]`; `None` for URLs that are no resources and for requests that every user may send.
 fn right_of(event: &AuditEvent) -> Option<String> {
     let own_business = event.group == "authorization.k8s.io" || event.group == "authentication.k8s.io";
     if event.resource.is_empty() || own_business {

@@ -44,7 +44,7 @@ fn a_cluster_that_never_answers_delays_no_other() {
         let without = waits_of_a_start(&cp, &capw, 2).await;
         capw.kill();
         way.silence();
-        // Each machine of the slow cluster makes CAPW query the cluster for pods and for its Node.
+        // For each machine of the slow cluster, CAPW queries the cluster for pods and for its Node.
         remove_all_of(&cp, "slow").await;
         let with = waits_of_a_start(&cp, &capw, 3).await;
 

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The number of hypervisors that answer at once, and the machines of each hypervisor.
 const GOOD: usize = 9;
 const MACHINES: usize = 3;
-/// How many times longer objects may wait beside the slow hypervisor. A thread that blocks on the endpoint makes it tens of seconds.
+/// How many times longer objects may wait beside the slow hypervisor. If a thread blocks on the endpoint, they wait for tens of seconds.
 const TIMES: u64 = 2;
 /// The time after which the connection ends.
 const ANSWER: Duration = Duration::from_secs(25);

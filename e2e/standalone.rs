@@ -278,7 +278,7 @@ pub async fn wait_settled(cp: &ControlPlane, to: &ControlPlane, pool: &str, repl
     .await
 }
 
-/// Checks that conditions, counts and labels equal those of a pool under Cluster API.
+/// Checks that conditions, counts and labels are the same as for a pool under Cluster API.
 async fn what_is_said(cp: &ControlPlane) {
     cp.wait_condition(Kind::WINDOWS_NODE_POOL, POOL, "Ready", "True", LIMIT).await;
     let pool = cp.get(Kind::WINDOWS_NODE_POOL, POOL).await.expect("the pool");

@@ -156,7 +156,7 @@ async fn last_words(cluster: &Cluster, start: &str, words: &str) -> Result<(), S
     other.map_or(Ok(()), |line| Err(format!("the last words of a pod {start} are not `{words}`, but `{line}`")))
 }
 
-/// Makes HNS lose all objects of a kind.
+/// Removes all objects of a kind from HNS.
 fn lose(guest: &wine::WineGuest, kind: &str) {
     for file in fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten() {
         fs::remove_file(file.path()).expect("HNS has the object");

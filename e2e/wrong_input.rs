@@ -1,5 +1,5 @@
-//! Story *bad input*, second half: objects that the schema accepts and that are wrong. Each reports that in a condition. None makes the operator
-//! panic, spin or write repeatedly, and all of them can be deleted.
+//! Story *bad input*, second half: objects that the schema accepts and that are wrong. Each reports that in a condition. The operator does not
+//! panic, spin or write repeatedly, and all of the objects can be deleted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

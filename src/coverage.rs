@@ -59,7 +59,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the faults of a cell with comma-separated entries: those of another form, and those that `judge` rejects.
+/// Returns the faults of a cell with comma-separated entries: the entries of another form, and the entries that `judge` rejects.
 fn entries(cell: &str, form: &str, pattern: &str, judge: impl Fn(&Captures) -> Option<String>) -> Vec<String> {
     let pattern = Regex::new(&format!("^{pattern}$")).unwrap();
     let wrong = cell.split(", ").filter(|entry| !entry.is_empty()).filter_map(|entry| match pattern.captures(entry) {

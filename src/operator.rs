@@ -72,7 +72,7 @@ pub struct Settings {
     /// The requests per second to the management cluster, 0 for no limit, and the burst.
     pub qps: u32,
     pub burst: u32,
-    /// The name of this process, e.g. of its pod; made unique for the election.
+    /// The name of this process, e.g. of its pod. The election adds a unique suffix.
     pub instance: String,
     /// Whether serving certificates of kubelets are approved, for machines that request one from the cluster's authority.
     pub approve_serving_certificates: bool,

@@ -1,5 +1,5 @@
 //! `make bench`: the cost of a machine's life, from the audit log of a real API server and from the program's own counters.
-//! It reports, with the goals beside the numbers; `--goals` makes it fail where a goal that holds on every machine is missed.
+//! It reports, with the goals beside the numbers; with `--goals`, it fails where a goal that holds on every machine is missed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::life::{Group, Hypervisor, Life, Stage};
 
-/// Calls that are made per endpoint, whatever the number of machines.
+/// Calls per endpoint, whatever the number of machines.
 const PER_ENDPOINT: [&str; 2] = ["list", "describe"];
 
 /// Requests and calls of one run by kind, per machine.

@@ -1,4 +1,4 @@
-//! What a hypervisor reports to `capw hypervisor check`, which makes the requests of CAPW's controllers, before VMs exist. It must not guess.
+//! What a hypervisor reports to `capw hypervisor check`, which sends the requests of CAPW's controllers, before VMs exist. It must not guess.
 
 use serde_json::Value;
 use tokio::process::Command;

@@ -1,4 +1,4 @@
-//! Reports the steps that take longer than they should, and where to look then. It must not look itself.
+//! Reports the steps that take longer than they should, and where to find the cause. It must not investigate.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Step {
         let minutes = match (self, guests) {
             (Self::Vm, _) => 1,
             (Self::Cluster, _) | (Self::Ready, Guests::Small) => 2,
-            // A network plugin makes the Node Ready, and the demo installs none.
+            // The Node becomes Ready with a network plugin, and the demo installs none.
             (Self::Ready, _) => return None,
             (Self::Removal, _) => 4,
             (Self::Join, Guests::Small) => 5,

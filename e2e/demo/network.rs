@@ -1,4 +1,4 @@
-//! The pod network of the demo's cluster: what makes it unusable for Windows nodes.
+//! The pod network of the demo's cluster, and why Windows nodes cannot use it.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ const LOGIN: &str = "host-login";
 /// The limit for the machines to be deleted.
 const CLEAR: Duration = Duration::from_secs(180);
 
-/// What makes the VMs.
+/// The hypervisor that creates the VMs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Hypervisor {
     /// CAPW's own.

@@ -1,5 +1,5 @@
-//! The part of the story about another writer: CAPW reverts its changes to components, and names a writer that repeats them, which
-//! cannot make CAPW write as often as it does itself.
+//! The part of the story about another writer: CAPW reverts its changes to components, and names a writer that repeats them. CAPW
+//! does not write as often as that writer.
 
 use serde_json::json;
 use tokio::time::Instant;

@@ -42,7 +42,7 @@ pub fn fields(schema: &Value, path: &[Step]) -> Vec<Field> {
     all
 }
 
-/// The values that a field is set to in turn: those that the schema seems to accept come first.
+/// The values that a field is set to in turn. Values that the schema seems to accept come first.
 pub fn values(schema: &Value) -> Vec<Value> {
     let mut values = good(schema);
     values.extend(wrong(schema));

@@ -1,4 +1,4 @@
-//! Judges the reports of a problem on an object, in all three places where people look.
+//! Judges the reports of a problem on an object, in all three places where people read them.
 
 use std::time::{Duration, Instant};
 

@@ -70,7 +70,7 @@ fn call(guest: &WineGuest, command: &str, pod: &str, request: &Value) -> Result<
     Ok(text(&answer, "/ips/0/address").split('/').next().map(str::to_owned))
 }
 
-/// The networks that an endpoint reaches with its own address, and those that it reaches as Services, in the order of the policies.
+/// The networks that an endpoint reaches with its own address, and the networks that it reaches as Services, in the order of the policies.
 pub fn reaches(endpoint: &Value) -> (Vec<&str>, Vec<&str>) {
     let own = policies(endpoint, "OutBoundNAT").filter_map(|policy| policy["Exceptions"].as_array()).flatten().filter_map(Value::as_str);
     let routed = policies(endpoint, "SDNRoute").filter(|route| route["NeedEncap"] == json!(true));

@@ -1,5 +1,5 @@
-//! The pod that probes a Windows node. The test plays the kubelet: the real agnhost.exe makes each connection from the guest, whose network
-//! has the addresses that a pod would reach over its own: a name server pod's and those of two Services.
+//! The pod that probes a Windows node. The test plays the kubelet: the real agnhost.exe opens each connection from the guest, whose network
+//! has the addresses that a pod would reach over its own: the addresses of a name server pod and of two Services.
 
 use std::path::Path;
 use std::process::Command;
@@ -78,7 +78,7 @@ fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) -> Result<(), Stri
     if output.status.success() { Ok(()) } else { Err(format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr))) }
 }
 
-/// Waits for the pod of a node, makes its connections once, and reports the results as the kubelet would. False: some have failed.
+/// Waits for the pod of a node, opens its connections once, and reports the results as the kubelet would. False: some have failed.
 pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &str, address: &str) -> bool {
     if !guest.path(PROGRAM).exists() {
         guest.write(PROGRAM, &std::fs::read(&programs.agnhost).unwrap_or_else(|e| panic!("{}: {e}", programs.agnhost.display())));

@@ -46,7 +46,7 @@ impl ControlPlane {
             ("XDG_CONFIG_HOME", home.to_owned()),
             ("XDG_CACHE_HOME", home.join("cache")),
             ("CLUSTERCTL_DISABLE_VERSIONCHECK", "true".into()),
-            // clusterctl would look for newer versions of itself and of providers there.
+            // clusterctl would check for newer versions of itself and of providers there.
             ("GOPROXY", "off".into()),
         ]
     }
@@ -56,7 +56,7 @@ impl ControlPlane {
         place_release(&self.clusterctl_home().await.join("repository"), version, checkout).await;
     }
 
-    /// Adds a flavor: the template that we ship, in which these documents replace those of the same kind.
+    /// Adds a flavor: the template that we ship, in which these documents replace the documents of the same kind.
     pub async fn add_flavor(&self, name: &str, documents: &str) {
         let shipped = read(&checkout().join("config/clusterctl/templates/cluster-template.yaml"));
         let kind = |document: &str| document.lines().find_map(|line| line.strip_prefix("kind: ").map(str::to_owned));
@@ -99,7 +99,7 @@ async fn place_release(repository: &Path, version: &str, checkout: &Path) {
         let made = kustomize(ours.join(folder).to_str().expect("a path in UTF-8")).await;
         place(&to, components, &made);
         place(&to, "metadata.yaml", &read(&checkout.join("metadata.yaml")));
-        // clusterctl looks for cluster templates and ClusterClasses beside the infrastructure provider.
+        // clusterctl expects cluster templates and ClusterClasses beside the infrastructure provider.
         if folder == "infrastructure" {
             for file in files(&ours.join("templates"), "yaml") {
                 place(&to, file.file_name().and_then(|name| name.to_str()).unwrap_or_default(), &read(&file));

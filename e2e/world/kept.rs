@@ -14,7 +14,7 @@ use super::control_plane::Options;
 
 /// The variable with the directory of kept control planes. `make test` sets it to one that lasts for the run; otherwise nothing is kept.
 const DIRECTORY: &str = "CAPW_PLANES";
-/// The directories that make up a control plane, without logs.
+/// The directories that form a control plane, without logs.
 const KEPT: [&str; 4] = ["etcd", "kube", "pki", "webhook"];
 
 /// Kinds that this process has taken: a second copy would look like the same cluster.

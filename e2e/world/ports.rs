@@ -17,7 +17,7 @@ const TO: u16 = 32_000;
 const OF_SLOT: u16 = 425;
 const SLOTS: u16 = 14;
 
-/// The ports of this process: those of its cargo-nextest slot, or all.
+/// The ports for this process: the range of its cargo-nextest slot, or all.
 fn range() -> Range<u16> {
     let slot = std::env::var("NEXTEST_TEST_GLOBAL_SLOT").ok().and_then(|slot| slot.parse::<u16>().ok());
     let Some(slot) = slot else { return FROM..TO };

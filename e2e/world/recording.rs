@@ -9,7 +9,7 @@ use super::control_plane::ControlPlane;
 use super::{checkout, manifests};
 
 impl ControlPlane {
-    /// Applies the recorded objects, except those that the API server of every cluster creates for its own addresses. Their kinds must be served.
+    /// Applies the recorded objects, except objects that the API server of every cluster creates for its own addresses. Their kinds must be served.
     pub async fn apply_recording(&self, recording: &str) {
         let path = checkout().join(recording);
         let yaml = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -27,7 +27,7 @@ impl ControlPlane {
                 let labels = json!({"app": object["metadata"]["name"]});
                 object["spec"]["selector"] = json!({"matchLabels": labels});
                 object["spec"]["template"]["metadata"] = json!({"labels": labels});
-                // No kubelet makes these Nodes Ready.
+                // No kubelet reports these Nodes as Ready.
                 object["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
             }
         }

@@ -50,7 +50,7 @@ impl Product {
         }
     }
 
-    /// How long the guests' files may show a VM after its end: a vCenter's are updated by polling, every 20 ms on an idle machine; those of
+    /// How long the guests' files may show a VM after its end: a vCenter's are updated by polling, every 20 ms on an idle machine; files of
     /// a Proxmox VE cluster are removed before its VM.
     pub fn lag(self) -> Duration {
         match self {

@@ -1,5 +1,5 @@
 //! The paths of the programs: the versioned cache that `e2e/tools/build.sh` fills. It must not build anything itself and must
-//! not look for programs elsewhere: a test uses the versions that the go.mod files pin.
+//! not search for programs elsewhere: a test uses the versions that the go.mod files pin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

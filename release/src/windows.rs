@@ -40,7 +40,7 @@ pub fn base(created: u32) -> Result<Layer> {
 /// <https://github.com/moby/buildkit/blob/master/util/winlayers/differ.go>,
 /// <https://github.com/microsoft/go-winio/blob/main/backuptar/tar.go>.
 pub fn program(bytes: Vec<u8>, created: u32) -> Result<Layer> {
-    // Without this descriptor, the permissions would be those of containerd's layer folder.
+    // Without this descriptor, the program would get the permissions of containerd's layer folder.
     let rights = security::descriptor(&[(FILE_ALL, ADMINISTRATORS), (FILE_ALL, SYSTEM), (FILE_READ_AND_EXECUTE, USERS)]);
     let mut program = with_attributes(Entry::file(PROGRAM, bytes), ARCHIVE);
     program.headers.push(("MSWINDOWS.rawsd", BASE64.encode(&rights)));

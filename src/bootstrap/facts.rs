@@ -34,7 +34,7 @@ pub struct BootstrapFacts {
     pub ca_hash: String,
     /// The bootstrap token, `id.secret`.
     pub token: SecretString,
-    /// The number of CPUs. `None`: not known; the reserves are then those of a small machine.
+    /// The number of CPUs. `None`: not known; the reserves are then as for a small machine.
     pub cpus: Option<u32>,
     pub memory_mib: Option<u64>,
     /// The size of the system disk. `None`: as in the image, or not known.

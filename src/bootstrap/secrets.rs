@@ -38,7 +38,7 @@ impl Secrets {
         self.secret.get(reference).map(ExposeSecret::expose_secret).ok_or_else(missing)
     }
 
-    /// Returns the value that `field` refers to as trimmed text: Secrets made from files end with a newline.
+    /// Returns the value that `field` refers to as trimmed text: Secrets created from files end with a newline.
     pub(super) fn text(&self, field: &str, reference: &SecretKeyRef) -> Result<&str, RenderError> {
         let text = std::str::from_utf8(self.bytes(field, reference)?);
         text.map(str::trim).map_err(|_| RenderError::invalid(field, shown(reference), "the value is not text in UTF-8: correct the Secret"))

@@ -35,7 +35,7 @@ impl Version {
         Some(Self { text: text.to_owned(), numbers, partial })
     }
 
-    /// Returns the first version after those that this version stands for.
+    /// Returns the first version after all versions that this one stands for.
     fn end(&self) -> Vec<u64> {
         let mut end = self.numbers.clone();
         if let Some(last) = end.last_mut() {

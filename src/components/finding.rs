@@ -40,7 +40,7 @@ impl Patch {
 /// A problem, its place, and its remedy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A reason of the condition NetworkCompatible. The reasons are ordered: a problem that makes others irrelevant comes first.
+    /// A reason of the condition NetworkCompatible. The reasons are ordered: a problem that renders others irrelevant comes first.
     pub reason: Reason,
     pub object: ObjectRef,
     /// The field of the object, e.g. `spec.strictAffinity`.

@@ -1,4 +1,4 @@
-//! The faults that make a workload cluster unusable, as reasons of a condition.
+//! The faults that prevent the use of a workload cluster, as reasons of a condition.
 
 use crate::api::condition::Reason;
 

@@ -280,7 +280,7 @@ impl<K: Kind> Sink<K> {
                 self.unreadable.settled(&ObjectKey::of(object.meta()));
                 vec![Arc::new(object)]
             }
-            // A new listing: the objects that exist now, and those that were deleted while the watch was down.
+            // A new listing: the objects that exist now, and the objects that were deleted while the watch was down.
             InitDone => {
                 self.unreadable.listed();
                 let gone = before.into_iter().filter(|old| self.store.get(&ObjectRef::from_obj(&**old)).is_none());

@@ -50,14 +50,14 @@ pub trait Driver: Send + Sync {
         Ok(journal.clone())
     }
 
-    /// Makes progress towards "runs with this seed". A long task is the last request of a call.
+    /// Moves the machine towards "runs with this seed". A long task is the last request of a call.
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// Makes progress towards "its seed is detached", for a machine that does not need its seed any more. The machine keeps running, and
+    /// Moves a machine that does not need its seed any more towards "its seed is detached". The machine keeps running, and
     /// [`Driver::advance`] does not attach the seed again. [`DriverError::Invalid`] explains why a hypervisor cannot detach the seed.
     async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// Makes progress towards "nothing left". Reads the owner mark again before it destroys anything.
+    /// Moves the machine towards "nothing left". Reads the owner mark again before it destroys anything.
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
     /// Streams hints. An item means "list now": something may have changed. An item alone decides nothing.

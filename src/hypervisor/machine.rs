@@ -30,7 +30,7 @@ impl Machine {
         driver.observe(&self.key, &self.journal()).await
     }
 
-    /// Makes one pass towards a running VM.
+    /// Runs one pass towards a running VM.
     pub async fn advance(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
         let observed = driver.observe(&self.key, &journal).await?;
@@ -45,7 +45,7 @@ impl Machine {
         self.stored(&journal, step)
     }
 
-    /// Makes one pass towards the removal of the VM.
+    /// Runs one pass towards the removal of the VM.
     pub async fn retire(&self, driver: &dyn Driver, how: StopMode) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
         let observed = driver.observe(&self.key, &journal).await?;
@@ -53,7 +53,7 @@ impl Machine {
         self.stored(&journal, step)
     }
 
-    /// Makes one pass towards a VM without its seed.
+    /// Runs one pass towards a VM without its seed.
     pub async fn detach(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
         let observed = driver.observe(&self.key, &journal).await?;

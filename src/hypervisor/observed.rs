@@ -64,7 +64,7 @@ impl ObservedDriver {
         self.timed(call, work, DriverError::Unreachable).await
     }
 
-    /// Makes a change. A change whose reply is late may have happened: the caller must observe, not repeat the change.
+    /// Calls the driver to change the VM. A change whose reply is late may have happened: the caller must observe, not repeat the change.
     async fn change(
         &self,
         call: &'static str,

@@ -61,17 +61,17 @@ impl Wire {
         Self { hook, count: Arc::default() }
     }
 
-    /// Makes a request that changes nothing.
+    /// Sends a request that changes nothing.
     pub async fn read<T, E: From<DriverError>>(&self, name: &'static str, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         self.request(name, Effect::Reads, work).await
     }
 
-    /// Makes a request that may change something.
+    /// Sends a request that may change something.
     pub async fn change<T, E: From<DriverError>>(&self, name: &'static str, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         self.request(name, Effect::Changes, work).await
     }
 
-    /// Makes a request with that effect.
+    /// Sends a request with that effect.
     pub async fn request<T, E: From<DriverError>>(
         &self,
         name: &'static str,

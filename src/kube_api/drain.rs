@@ -20,7 +20,7 @@ pub enum Evicted {
 }
 
 impl Workload {
-    /// Makes exactly the Node that was read unschedulable. A deleted Node is no error.
+    /// Cordons exactly the Node that was read. A deleted Node is no error.
     pub async fn cordon(&self, node: &Node) -> Result<(), WorkloadError> {
         match self.change_read_node(node, json!({ "spec": { "unschedulable": true } })).await {
             Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),

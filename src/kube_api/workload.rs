@@ -1,6 +1,6 @@
 //! The client of a workload cluster, created from a kubeconfig, and the errors of its calls.
 //!
-//! A kubeconfig is input from outside: one that would make us run a program or read a local file is refused.
+//! A kubeconfig is input from outside: one that would run a program or read a local file here is refused.
 
 mod kubeconfig;
 

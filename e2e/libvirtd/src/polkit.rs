@@ -13,7 +13,7 @@ const ACTIONS: &str = "org.libvirt.api.";
 /// An action that is never refused: when it is allowed, polkit has read the rules.
 const NEVER_REFUSED: &str = "domain.reset";
 
-/// The address where programs look for the system bus, and polkit's own file that describes how to start it.
+/// The address where programs expect the system bus, and polkit's own file that describes how to start it.
 const BUS: &str = "<busconfig><type>session</type><listen>unix:path=/run/dbus/system_bus_socket</listen><auth>EXTERNAL</auth>\
     <servicedir>/usr/share/dbus-1/system-services</servicedir>\
     <policy context='default'><allow user='*'/><allow own='*'/><allow send_destination='*'/><allow receive_sender='*'/></policy></busconfig>";

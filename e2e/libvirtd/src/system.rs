@@ -16,7 +16,7 @@ use super::{guarded, until};
 pub const NETWORK: &str = "default";
 /// The address of the daemon's host in [`NETWORK`].
 pub const HOST: [u8; 4] = [192, 168, 122, 1];
-/// The option with which a network makes Windows guests release their leases when they shut down.
+/// The option of a network that lets Windows guests release their leases when they shut down.
 pub const RELEASE: &str = "<dnsmasq:option value='dhcp-option=vendor:MSFT,2,1i'/>";
 
 /// The definition of [`NETWORK`]. Its bridge does not probe for other bridges, which would block guests for 4 s. Its leases are short, so that

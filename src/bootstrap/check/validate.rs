@@ -157,7 +157,7 @@ fn web_address(field: String, address: &str) -> Result<(), RenderError> {
     Err(RenderError::invalid(field, address, remedy))
 }
 
-/// Checks the registries. A certificate that containerd cannot read would make it ignore the whole list of mirrors.
+/// Checks the registries. If containerd cannot read a certificate, it ignores the whole list of mirrors.
 fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
     for registry in &facts.spec.containerd.registries {
         for mirror in &registry.mirrors {

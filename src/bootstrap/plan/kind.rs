@@ -6,7 +6,7 @@ use super::check::Check;
 use super::firewall::{Action, Direction, Protocol};
 use super::script::Script;
 
-/// The state that an item makes true.
+/// The state that an item establishes.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Kind {

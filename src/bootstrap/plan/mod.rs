@@ -1,4 +1,4 @@
-//! The node plan: an ordered list of items that a small interpreter makes true (docs/design/node-plan.md). This module has only its types;
+//! The node plan: an ordered list of items that a small interpreter applies (docs/design/node-plan.md). This module has only its types;
 //! `stages/` decides which items a machine gets.
 
 mod check;

@@ -8,7 +8,7 @@ use super::gate::{defined, scripts};
 use super::{LOADER, SCRIPTS};
 use crate::bootstrap::plan::Kind;
 
-/// The scripts that carry out plans: `run.ps1` and those that it reads.
+/// The scripts that carry out plans: `run.ps1` and the scripts that it reads.
 const RUNNER: [&str; 9] =
     ["run.ps1", "plan.ps1", "report.ps1", "files.ps1", "journal.ps1", "windows.ps1", "items.ps1", "programs.ps1", "scripts.ps1"];
 

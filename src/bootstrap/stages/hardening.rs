@@ -185,7 +185,7 @@ pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
     }
 }
 
-/// Excludes files from Defender: scans make unpacking images several times slower, and the scanner's open handles prevent layers from being removed.
+/// Excludes files from Defender: images unpack several times slower with scans, and the scanner's open handles prevent layers from being removed.
 pub(super) fn defender(all: &mut PlanBuilder) {
     let paths = [r"C:\ProgramData\containerd", paths::KUBELET_ROOT, r"C:\var\log", paths::KUBERNETES_BIN, r"C:\opt\cni", r"C:\etc\cni"];
     // Programs are excluded by full path: a bare name would also exclude a program of that name in any container.

@@ -108,7 +108,7 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     ));
 }
 
-/// Compares the clock with that of the API server, which signs the certificates of the node.
+/// Compares the clock with the clock of the API server, which signs the certificates of the node.
 pub(super) fn clock(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let Some(within) = u32::try_from(facts.spec.network.clock_tolerance_seconds).ok().filter(|seconds| *seconds > 0) else { return };
     let kind = Kind::Script(Script::Clock { url: format!("https://{}/healthz", facts.endpoint), within });

@@ -52,7 +52,7 @@ pub struct Manifests {
     probe_images: BTreeSet<String>,
     pod_networks: Vec<String>,
     service_networks: Vec<String>,
-    /// The values of Secrets; those of ConfigMaps follow.
+    /// The values of Secrets. The values of ConfigMaps follow.
     secrets: BTreeMap<SecretKeyRef, Vec<u8>>,
     config_maps: BTreeMap<ConfigMapKeyRef, Vec<u8>>,
 }

@@ -9,7 +9,7 @@ use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUME
 use crate::components::place::ObjectRef;
 use crate::components::room::in_part;
 
-/// The way to make flanneld use the configured settings.
+/// Returns the way to restart flanneld, so that it uses the configured settings.
 fn restart(flannel: &Flannel) -> String {
     match &flannel.daemon_set {
         Some(set) => format!("`kubectl rollout restart {}`", set.for_kubectl()),

@@ -20,7 +20,7 @@ impl Family<()> {
 }
 
 impl<S> Family<S> {
-    /// Returns the same result with the settings that `into` makes of these.
+    /// Returns the same result, with its settings converted by `into`.
     pub(super) fn map<T>(self, into: impl FnOnce(S) -> T) -> Family<T> {
         Family { version: self.version, mode: self.mode, vni: self.vni, port: self.port, from: self.from, settings: into(self.settings) }
     }

@@ -27,7 +27,7 @@ pub struct Ovn {
     pub shown: Vec<ObjectRef>,
     /// The networks of pods on Windows nodes.
     pub hybrid: Vec<Cidr>,
-    /// The networks of pods on Linux nodes; those of Services follow.
+    /// The networks of pods on Linux nodes. The networks of Services follow.
     pub pods: Option<Told>,
     pub services: Option<Told>,
 }

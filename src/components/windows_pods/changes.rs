@@ -9,7 +9,7 @@ use super::runtime_classes;
 use crate::components::place::ObjectRef;
 use crate::components::plan::{Taken, outdated, taken};
 
-/// The changes to make to the objects for Windows pods.
+/// The pending changes to the objects for Windows pods.
 #[derive(Debug, Default, PartialEq)]
 pub struct Changes<'a> {
     /// The desired objects that exist or will exist.

@@ -1,7 +1,7 @@
 //! Flannel on Windows nodes: the settings of flanneld and the CNI plugins, and the permissions of flanneld.
 //!
-//! Each program defines its own keys: flanneld those of `net-conf.json`; Flannel's CNI plugin and `win-overlay` or `win-bridge` those of the
-//! conflist; and the Host Compute Network API those in `Settings`, which it receives unchanged.
+//! Each program defines its own keys: flanneld the keys of `net-conf.json`; Flannel's CNI plugin and `win-overlay` or `win-bridge` the keys of the
+//! conflist; and the Host Compute Network API the keys in `Settings`, which it receives unchanged.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ fn conflist(flannel: &Flannel, dns: Option<&Dns>) -> Value {
     let inside: Vec<&String> = [&pods].into_iter().chain(&routed).collect();
     // Packets that leave the cluster get the node's address.
     let nat = policy("OutBoundNAT", json!({"Exceptions": inside}));
-    // Without these routes, pods look for Services in the node's own network.
+    // Without these routes, pods send packets for Services into the node's own network.
     let routes = routed.iter().map(|network| policy("SDNRoute", json!({"DestinationPrefix": network, "NeedEncap": true})));
     let policies: Vec<Value> = [nat].into_iter().chain(routes).collect();
     let mut delegate = match flannel.backend {

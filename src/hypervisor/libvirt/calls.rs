@@ -155,7 +155,7 @@ impl Driver for LibvirtDriver {
         self.copies.forget(key.vm);
         let found = self.find_ours(&session, key).await?;
         if found.is_some() {
-            // Makes the event of the stop an expected one.
+            // Marks the event of the stop as expected.
             self.told.await_answer(key.vm);
         }
         if let Some(found) = found.as_ref().filter(|found| found.is_active) {

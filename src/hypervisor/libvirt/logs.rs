@@ -16,7 +16,7 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::GuestReport;
 
-/// The most bytes of a log that one request reads. A listing makes at most two such requests for a guest.
+/// The most bytes of a log that one request reads. A listing sends at most two such requests for a guest.
 pub const PART: u64 = 128 << 10;
 /// The most bytes that are kept from the end of a log: a line may come in two parts.
 const TAIL: usize = 4096;

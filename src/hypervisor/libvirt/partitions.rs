@@ -61,7 +61,7 @@ impl Disk {
         match types.as_slice() {
             [] => disk(Starts::Perhaps, bios, "a boot sector without a partition table"),
             types if types.contains(&ESP) => disk(Starts::Yes, bios, "an MBR with an EFI system partition"),
-            // UEFI may look for a loader in any FAT.
+            // UEFI may search any FAT for a loader.
             types if types.iter().any(|of| FAT.contains(of)) => disk(Starts::Perhaps, bios, "an MBR with a FAT partition"),
             _ => disk(Starts::No, bios, "an MBR without an EFI system partition"),
         }

@@ -17,7 +17,7 @@ pub struct Case {
     pub name: &'static str,
     /// The case's rows in docs/hypervisors/proof.md.
     pub rows: &'static str,
-    /// Whether the other cases make no sense if this one fails.
+    /// Whether the other cases are pointless if this one fails.
     pub(super) is_first: bool,
     pub(super) run: Body,
 }
@@ -177,7 +177,7 @@ async fn four(trial: &Trial<'_>) -> Ending {
     let workers = [trial.connect()?, trial.connect()?, trial.connect()?, trial.connect()?];
     let [driver, ..] = &workers;
     let machine = trial.machine(&**driver);
-    // All workers end, also those that others disturb.
+    // All workers end, even if others disturb them.
     join_all(workers.iter().map(|worker| trial.make(&machine, &**worker))).await.into_iter().collect::<Result<(), Ended>>()?;
     trial.is_on(&machine, &**driver).await?;
     trial.is_listed(&machine, &**driver, 1).await?;

@@ -116,7 +116,7 @@ impl<'a> Trial<'a> {
         Ok(self.answer(ask).await??)
     }
 
-    /// Makes passes until a pass finds nothing to do (`true`), or until `most` passes have changed something.
+    /// Runs passes until a pass finds nothing to do (`true`), or until `most` passes have changed something.
     pub async fn steps<F: Future<Output = Result<DriverStep, DriverError>>>(&self, most: usize, pass: impl Fn() -> F) -> Result<bool, Ended> {
         let mut steps = 0;
         while steps < most {

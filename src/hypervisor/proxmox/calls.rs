@@ -1,4 +1,4 @@
-//! The calls of the driver contract, made of the modules of this folder.
+//! The calls of the driver contract, built on the modules of this folder.
 
 use std::time::Duration;
 

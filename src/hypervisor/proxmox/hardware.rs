@@ -91,7 +91,7 @@ pub fn drive_with<'c>(config: &'c Config, volume: &str) -> Option<&'c str> {
     config.iter().find(|(_, value)| value.split(',').next() == Some(volume)).map(|(key, _)| key)
 }
 
-/// The changes to a clone before its start, in one request: they make the clone the machine's VM.
+/// The changes to a clone before its start, in one request: they turn the clone into the machine's VM.
 pub struct Asked<'a> {
     pub key: &'a MachineKey,
     pub spec: &'a VmSpec,

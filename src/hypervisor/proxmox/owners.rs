@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::client::{Location, Resource};
 use crate::vm::MachineKey;
 
-/// The owners of VMs from earlier listings; they are trusted as long as a VM looks the same.
+/// The owners of VMs from earlier listings; they are trusted as long as the VM keeps its [`Looks`].
 pub type Owners = HashMap<Looks, Option<MachineKey>>;
 
 /// The properties that identify a VM: another VM differs in at least one of them.

@@ -1,4 +1,4 @@
-//! The calls of the driver contract, made of the modules of this folder.
+//! The calls of the driver contract, built on the modules of this folder.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;

@@ -196,7 +196,7 @@ impl Client {
         self.read("DestroyPropertyCollector", |_| method("DestroyPropertyCollector", collector)).await.map(drop)
     }
 
-    /// Makes a collector report the VMs in a folder, and returns the filter. The collector reports the folder too: then the listing is complete.
+    /// Lets a collector report the VMs in a folder, and returns the filter. The collector reports the folder too: then the listing is complete.
     pub async fn tell_of_folder(&self, collector: &Reference, folder: &Reference, paths: &[String]) -> Result<Reference, Error> {
         let through = Through { kind: "Folder", path: "childEntity", deep: false };
         let name = ["name".to_owned()];
@@ -204,7 +204,7 @@ impl Client {
         self.filter(collector, spec).await
     }
 
-    /// Makes a collector report the tasks that run or ended in the last minutes.
+    /// Lets a collector report the tasks that run or ended in the last minutes.
     pub async fn tell_of_tasks(&self, collector: &Reference) -> Result<Reference, Error> {
         let through = Through { kind: "TaskManager", path: "recentTask", deep: false };
         let paths = TASK.map(str::to_owned);

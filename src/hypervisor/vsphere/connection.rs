@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request to the REST API.
+    /// Sends a request to the REST API.
     pub async fn rest(&self, method: Method, path: &str, proof: Proof<'_>, body: Option<&Value>) -> Result<(StatusCode, Bytes), Lost> {
         let (name, value) = proof.header().map_err(Lost::Before)?;
         let request = Request::builder()

@@ -41,7 +41,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Makes a request that changes nothing permanent; returns the `value` of the answer.
+/// Sends a request that changes nothing permanent; returns the `value` of the answer.
 async fn send(
     client: &Client,
     name: &'static str,

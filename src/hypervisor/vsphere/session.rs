@@ -118,7 +118,7 @@ impl Session {
         Ok(open)
     }
 
-    /// Makes a request in the session. A request that is refused because the session has ended has changed nothing.
+    /// Sends a request in the session. A request that is refused because the session has ended has changed nothing.
     pub async fn call(&self, wire: &Wire, name: &'static str, effect: Effect, request: impl Fn(&Open) -> Element) -> Result<Answer, Error> {
         let open = self.open(wire).await?;
         match self.send(wire, name, effect, &request(&open), Some(&open.cookie)).await {
@@ -208,7 +208,7 @@ impl Session {
         let work = async {
             let response = self.connection.post(envelope(request), cookie).await.map_err(|lost| lost.error(effect))?;
             let answer = Answer::new(response.text).map_err(|error| match (error, effect) {
-                // The change may have been made.
+                // The change may have happened.
                 (Error::Driver(DriverError::Transient(text)), Effect::Changes) => DriverError::Unknown(text).into(),
                 (error, _) => error,
             })?;

@@ -16,7 +16,7 @@ use super::found;
 use super::soap::Reference;
 use crate::hypervisor::DriverError;
 
-/// How long the vCenter keeps a request open if nothing changes; a hanging request may look like a quiet one for this time.
+/// How long the vCenter keeps a request open if nothing changes; until then, a hanging request may pass for a quiet one.
 const LONGEST: Duration = CAPS.tick;
 /// How much later the answer may arrive.
 const LATE: Duration = Duration::from_secs(5);

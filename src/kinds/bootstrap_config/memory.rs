@@ -15,8 +15,8 @@ pub struct Made {
     pub warnings: String,
 }
 
-/// Created objects that could not be reported yet, by UID. Cluster API labels new objects while CAPW works, and each such write makes our
-/// report a conflict. The next try need not create or read anything again. After a restart, the next pass finds the objects.
+/// Created objects that could not be reported yet, by UID. Cluster API labels new objects while CAPW works, and each such write turns our
+/// report into a conflict. The next try need not create or read anything again. After a restart, the next pass finds the objects.
 pub type Unreported = ByUid<Made>;
 
 /// UIDs of the token Secrets that this process created, by UID of the configuration. Such a token need not be read before it

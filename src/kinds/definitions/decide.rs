@@ -107,7 +107,7 @@ fn current_managers(object: &ObjectMeta, migration: &Migration) -> Vec<ManagedFi
     let all = || object.managed_fields.iter().flatten();
     let kept: Vec<_> = all().filter(|entry| is_served(entry, migration)).cloned().collect();
     match all().next() {
-        // Without any entry, the next server-side apply would make its applier share every field with an unknown manager.
+        // Without any entry, the applier of the next server-side apply would share every field with an unknown manager.
         Some(first) if kept.is_empty() => vec![ManagedFieldsEntry {
             api_version: Some(migration.resource.api_version.clone()),
             fields_v1: Some(FieldsV1(json!({"f:metadata": {"f:name": {}}}))),

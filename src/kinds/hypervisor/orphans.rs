@@ -40,7 +40,7 @@ fn is_said(object: &WindowsHypervisor, said: Option<&Desired>) -> bool {
     condition::find(conditions, ConditionType::VirtualMachinesOwned).map(|c| c.message.as_str()) == said.map(|said| said.message.as_str())
 }
 
-/// Makes one call that removes the VM or brings it closer to removal. The next listing shows what is left to do.
+/// Sends one call that removes the VM or brings it closer to removal. The next listing shows what is left to do.
 async fn remove(ctx: &Context, object: &WindowsHypervisor, key: &MachineKey) {
     let Some(driver) = ctx.hypervisors.drivers.connected(&ObjectKey::of(&object.metadata)) else { return };
     let removed = async {

@@ -1,6 +1,6 @@
 //! WindowsMachine: observe, decide ([`decide::step`], [`decide::vm`]), act, report.
 //!
-//! A pass may complete the Node. Then it makes at most one driver call that changes the VM, or takes one step of the node teardown. Then it
+//! A pass may complete the Node. Then it changes the VM with at most one driver call, or takes one step of the node teardown. Then it
 //! writes the object once: its metadata, its provider ID or its status. Ids that the hypervisor reserved are stored before they are used. The
 //! last pass deletes a leftover Node before it removes the finalizer.
 

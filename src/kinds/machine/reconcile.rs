@@ -46,7 +46,7 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
     }
 }
 
-/// Observes the VM, decides, and makes one call.
+/// Observes the VM, decides, and carries the decision out with at most one call that changes the VM.
 async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, target: &Target) -> Result<Outcome, ReconcileError> {
     let Some((hypervisor, driver)) = ctx.hypervisors.connected(&object.namespace().unwrap_or_default(), &target.hypervisor) else {
         return Ok(Outcome::requeue_after(Duration::from_secs(1)));

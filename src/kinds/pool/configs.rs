@@ -1,4 +1,4 @@
-//! The bootstrap configurations of a pool's machines, and those that have lost their owner: after a restore, the owner has another UID, and other
+//! The bootstrap configurations of a pool's machines, and configurations that lost their owner: after a restore, the owner has another UID, and other
 //! clients remove owner references. A deleted machine would leave such a configuration behind, and a deleted pool waits for all configurations.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Changes to pool machines that this process made and the caches do not show yet: without them, a pass that comes before the watch
+//! This process's changes to pool machines that the caches do not show yet: without them, a pass that comes before the watch
 //! would create or remove machines twice. Lost with the process: the caches of the next process start with the current objects.
 
 use std::collections::{HashMap, HashSet};

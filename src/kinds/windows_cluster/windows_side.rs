@@ -190,7 +190,7 @@ async fn free_nodes(workload: &Workload) -> Result<(), WorkloadError> {
     lift_taint(workload, &tainted(&read(&nodes).nodes), "CAPW does not bring its network any more").await
 }
 
-/// The kinds that may have been brought for pods: those in the status, and those that are requested, because a move drops the status.
+/// The kinds that may have been brought for pods: the kinds in the status, and the requested kinds, because a move drops the status.
 fn kinds_for_pods(object: &WindowsCluster) -> Vec<Listing> {
     let asked = object.spec.components.as_ref().filter(|components| components.mode == ComponentsMode::Auto);
     wanted_for_pods(asked.map_or(&Policies::OFF, |components| &components.policies), object.objects())

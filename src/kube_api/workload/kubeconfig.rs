@@ -1,10 +1,10 @@
-//! Parses a kubeconfig safely: one that would make us run a program or read a local file is refused.
+//! Parses a kubeconfig safely: one that would run a program or read a local file here is refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::Kubeconfig;
 
-/// Parses a kubeconfig and refuses entries that would make us execute, read or trust something local.
+/// Parses a kubeconfig and refuses entries that would execute, read or trust something local.
 pub(super) fn safe(bytes: &[u8]) -> Result<Kubeconfig, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     // The parser's error may quote the text, and the text holds credentials.

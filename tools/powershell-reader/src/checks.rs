@@ -198,7 +198,7 @@ const EXCEPTIONS: &[&str] = &[
     "System.UnauthorizedAccessException",
 ];
 
-/// Checks the clauses of a `try`: a more general clause makes the clauses after it useless.
+/// Checks the clauses of a `try`: the clauses after a more general one are useless.
 pub(super) fn catches(clauses: &[Node]) -> Parsed<()> {
     let mut caught: Vec<&str> = Vec::new();
     let mut all = false;

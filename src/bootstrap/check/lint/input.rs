@@ -14,7 +14,7 @@ pub(super) struct Node<'a> {
     pub config: Map<String, Value>,
     /// The users' part of the KubeletConfiguration.
     pub extra: &'a BTreeMap<String, Value>,
-    /// All flags except those that kubeadm decides; ours come first.
+    /// All flags except the ones that kubeadm decides; ours come first.
     pub flags: &'a [(String, String)],
     /// The number of our flags.
     pub ours: usize,

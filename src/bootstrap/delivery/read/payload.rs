@@ -47,7 +47,7 @@ impl Payload {
         Self::from_files(archive::unpack(&packed)?)
     }
 
-    /// Unpacks user data from a drive, where the archive is a file beside the loader unless another provider made the data.
+    /// Unpacks user data from a drive, where the archive is a file beside the loader unless another provider created the data.
     pub(super) fn from_drive(user_data: &[u8], archive: Option<&[u8]>) -> Result<Self, ReadError> {
         let digest =
             std::str::from_utf8(user_data).ok().and_then(|text| text.split_once(DIGEST_START)?.1.split_once("'\n")).map(|(digest, _)| digest);

@@ -20,7 +20,7 @@ pub(in crate::bootstrap) struct HostFile {
     pub secret: bool,
 }
 
-/// Returns the directory of a registry. Windows file names have no colon: containerd looks for `host_5000_`.
+/// Returns the directory of a registry. Windows file names have no colon: containerd expects `host_5000_`.
 fn directory(host: &str) -> String {
     match host.split_once(':') {
         _ if host == "*" => "_default".into(),

@@ -95,12 +95,12 @@ fn find<'a>(spans: &'a BTreeMap<String, Span>, name: &str, minor: u32) -> Known<
 }
 
 impl Surface {
-    /// Looks up a field of the KubeletConfiguration by its path, e.g. `logging.format`.
+    /// Finds a field of the KubeletConfiguration by its path, e.g. `logging.format`.
     pub fn field(&self, path: &str, minor: u32) -> Known<'_> {
         find(&self.fields, path, minor)
     }
 
-    /// Looks up a flag of the kubelet on Windows.
+    /// Finds a flag of the kubelet on Windows.
     pub fn flag(&self, name: &str, minor: u32) -> Known<'_> {
         find(&self.flags, name, minor.min(self.programs))
     }

@@ -19,7 +19,7 @@ pub(super) fn commands() -> BTreeMap<String, BTreeSet<String>> {
 pub(super) struct Call<'a> {
     pub name: &'a str,
     pub line: usize,
-    /// The names of the parameters, including those of a splatted table, and whether a value was joined to each.
+    /// The names of the parameters, including the keys of a splatted table, and whether a value was joined to each.
     pub options: Vec<(String, bool)>,
     pub arguments: Vec<&'a Node>,
     splatted: bool,

@@ -11,7 +11,7 @@ use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::plan::Kind;
 use crate::bootstrap::{facts::BootstrapFacts, render, sample};
 
-/// The commands of Pester, and those that only the tests beside the scripts use.
+/// The commands of Pester, and the commands that only the tests beside the scripts use.
 const PESTER: [&str; 10] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach", "Trace-Command"];
 /// Commands that only pages show.
 pub(super) const ON_PAGES: [&str; 1] = ["Get-Volume"];

@@ -11,7 +11,7 @@ use super::variables;
 use super::world::{self, Source, World, worlds};
 use crate::bootstrap::delivery::windows_setup::USER_DATA;
 
-/// Finds all slips except those of syntax, which must be valid before.
+/// Finds all slips except in the syntax, which must be valid before.
 pub(super) fn slips(sources: &[Source], names: &Names, fields: &Fields) -> Vec<(String, Fault)> {
     let everywhere = World { sources: sources.iter().collect() };
     let mut found = members::unknown(&everywhere, names, fields);

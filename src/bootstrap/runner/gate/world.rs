@@ -85,7 +85,7 @@ impl World<'_> {
         self.nodes().filter_map(|(_, node)| function(node)).collect()
     }
 
-    /// Returns the variables that every function sees, in lower case: the scripts' own, and those that functions put into their scope.
+    /// Returns the variables that every function sees, in lower case: the scripts' own, and variables that functions put into their scope.
     pub fn globals(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for source in &self.sources {

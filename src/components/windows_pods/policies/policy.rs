@@ -1,4 +1,4 @@
-//! The policies and their bindings, made from the rules.
+//! The policies and their bindings, built from the rules.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Drains a Node before its machine is removed: cordon, evict, wait. In standalone pools only; under Cluster API, core does it.
 //!
-//! The rules are those of `kubectl drain` and of core's Machine controller (`docs/design/cluster-api.md#draining`), with one addition: Windows pods
+//! The rules are as in `kubectl drain` and in core's Machine controller (`docs/design/cluster-api.md#draining`), with one addition: Windows pods
 //! that hang in termination (kubernetes-sigs/cluster-api#12304) are deleted by force after a while.
 
 mod decide;

@@ -33,7 +33,7 @@ struct Cluster {
     certificate_authority_data: String,
 }
 
-/// Makes one attempt. The returned server is trusted.
+/// Attempts the discovery once. The returned server is trusted.
 pub async fn discover(token: &BootstrapToken) -> Result<Server, JoinError> {
     let endpoint = format!("https://{}", token.api_server_endpoint);
     let unverified = Server { url: endpoint.clone(), ca_pem: None };

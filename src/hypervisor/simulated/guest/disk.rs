@@ -163,7 +163,7 @@ impl Disk {
         }
     }
 
-    /// Makes the item true, or returns the part that the caller must do.
+    /// Applies the item, or returns the part that the caller must do.
     pub fn act<'a>(&mut self, item: &'a Item, moment: u64) -> Act<'a> {
         match &item.kind {
             Kind::Directory { paths, access } => {

@@ -24,7 +24,7 @@ use crate::hypervisor::simulated::driver::Clock;
 const POLL: Duration = Duration::from_millis(300);
 /// A scan may take one part in this many of the time.
 const POLL_SHARE: u32 = 50;
-/// The longest pause, however long a scan took: a busy machine makes scans slow too, and VMs wait for their start.
+/// The longest pause, however long a scan took: a busy machine slows scans down too, and VMs wait for their start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The most concurrent requests of all guests to API servers.
 const REQUESTS: usize = 64;

@@ -123,7 +123,7 @@ impl Journal {
 
     /// Records that the item is true without an act; returns false when that was known.
     pub fn was_true(&mut self, item: &Item) -> bool {
-        // A killed runner may have made the item true: then this is a change.
+        // A killed runner may have applied the item: then this is a change.
         let acted = if self.is_begun(&item.id) { self.next_moment() } else { self.acted(&item.id) };
         let marker = Marker { digest: digest(item), acted };
         self.markers.insert(item.id.clone(), marker.clone()).is_none_or(|known| known != marker)

@@ -1,4 +1,4 @@
-//! The programs that the runner runs to make an item true, and their time limits: the same programs that items.ps1, programs.ps1 and
+//! The programs that the runner runs to apply an item, and their time limits: the same programs that items.ps1, programs.ps1 and
 //! scripts.ps1 give to `Invoke-Program`.
 
 use crate::bootstrap::plan::{FeatureState, Item, Kind, Protocol, Script};

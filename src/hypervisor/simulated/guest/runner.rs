@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::journal::{Ended, Journal};
 use crate::bootstrap::plan::{Check, Item, Kind, Plan, REPORT_PLAN, state};
 
-/// Why an item could not be made true.
+/// Why an item could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub message: String,
@@ -30,7 +30,7 @@ pub trait Machine {
     /// Whether the item is true. Changes nothing.
     async fn is_true(&mut self, item: &Item) -> Result<bool, String>;
 
-    /// Makes the item true, or tries to.
+    /// Tries to apply the item.
     async fn act(&mut self, item: &Item) -> Result<(), Failure>;
 
     /// Removes the remains of an attempt at the item with that program. A failure does not matter.
@@ -96,7 +96,7 @@ async fn end<M: Machine>(machine: &mut M, how: &str) -> io::Result<Ended> {
     Ok(Ended::ForGood)
 }
 
-/// Makes all attempts of one item: `Invoke-PlanItem`.
+/// Runs all attempts of one item: `Invoke-PlanItem`.
 async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io::Result<Outcome> {
     if let Some(check) = &item.unless {
         match machine.holds(check).await {

@@ -132,7 +132,7 @@ fn check(request: &CertificateSigningRequest, content: &Content, node_user: &str
     Ok(())
 }
 
-/// Checks that the key is the machine's only one: a second key is that of a program that has read the machine's token.
+/// Checks that the key is the machine's only one: a second key belongs to a program that has read the machine's token.
 fn first(expected: &Expected, content: &Content) -> Result<(), String> {
     let name = &expected.host_name;
     if let Some(who) = &expected.taken_by {

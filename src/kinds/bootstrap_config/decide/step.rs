@@ -114,7 +114,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
         ));
     }
-    // Reported at once: no wait makes incompatible versions compatible.
+    // Reported at once: incompatible versions do not become compatible with time.
     if let Some(Err(wrong)) = owner.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
         return Decision::new(BootstrapStep::Wait).with_condition(Desired::no(ConditionType::Ready, Reason::Incompatible, wrong.to_string()));
     }

@@ -81,7 +81,7 @@ async fn after_an_error_nothing_is_said_of_the_definition() {
     }
 }
 
-/// Another client stored the object in the right version, but the object still has fields that make every server-side apply fail.
+/// Another client stored the object in the right version, but the object still has fields that break every server-side apply.
 #[tokio::test]
 async fn a_conflict_is_looked_at_again_if_the_object_has_more_to_lose() {
     let (result, _script, _) = pass(vec![

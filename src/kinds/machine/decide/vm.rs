@@ -37,15 +37,15 @@ pub enum VmStep {
     Wait,
     /// Check the image, reserve ids and store them if there are any, then create the VM.
     Create,
-    /// Make one more driver call towards a running VM.
+    /// Take the next step towards a running VM, with one driver call.
     Advance,
     /// Store `spec.providerID`.
     SetProviderId(ProviderId),
     /// Report the VM to Cluster API and users; the report itself is the effect.
     Report(Box<Present>),
-    /// Make one driver call that detaches the seed: its secrets are no longer needed.
+    /// Detach the seed with one driver call: its secrets are no longer needed.
     Detach(Box<Present>),
-    /// Make one more driver call towards the removal of the VM.
+    /// Take the next step towards the removal of the VM, with one driver call.
     Retire(StopMode),
     /// Absence is proven: release the object.
     Release,
@@ -176,8 +176,8 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
     }
 }
 
-/// Reports the progress of the join. Ready stays true while the node may still join, since MachineHealthCheck counts from its last change. A
-/// guest that has given up makes Ready false, which a MachineHealthCheck can see (`InfrastructureReady` of the Machine). A finding of the
+/// Reports the progress of the join. Ready stays true while the node may still join, since MachineHealthCheck counts from its last change.
+/// Once the guest has given up, Ready is false, which a MachineHealthCheck can see (`InfrastructureReady` of the Machine). A finding of the
 /// diagnosis changes only the message, never a status: a cause that comes and goes must not restart a timeout.
 fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Timestamp) -> Decision<VmStep> {
     let condition = |reason, message: String| Desired::no(ConditionType::NodeJoined, reason, message);

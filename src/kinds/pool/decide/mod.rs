@@ -1,7 +1,7 @@
 //! WindowsNodePool: how many machines are created, which machines are removed, and when (`docs/design/cluster-api.md#machine-pools`).
 //!
 //! [`request`] is the desired state, [`member`] the state of each machine, [`batch`] the next batch, [`removal`] how a machine is removed,
-//! [`build`] the objects of a new machine, [`template`] the hash that makes a machine outdated, [`in_place`] the changes without another VM.
+//! [`build`] the objects of a new machine, [`template`] the hash that reveals an outdated machine, [`in_place`] the changes without another VM.
 
 pub mod batch;
 pub mod build;

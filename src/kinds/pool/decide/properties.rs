@@ -98,7 +98,7 @@ fn happen(world: &mut World, event: &Event, good: impl Fn(u32) -> bool) {
     }
 }
 
-/// Checks that machines are created on the hypervisors with the fewest machines of the template, among those that have room.
+/// Checks that machines are created on the hypervisors with the fewest machines of the template, among the hypervisors with room.
 fn spread(world: &World, live: &[&Member], places: &[Option<String>]) -> Result<(), TestCaseError> {
     if world.domains.is_empty() {
         prop_assert!(places.iter().all(Option::is_none));

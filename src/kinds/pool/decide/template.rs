@@ -46,7 +46,7 @@ fn essential<T>(spec: &T, least: &Value, without: &[&str]) -> Value
 where
     T: serde::Serialize + serde::de::DeserializeOwned,
 {
-    // Both conversions are of our own types: they cannot fail, and a failure would only make the hash depend on more.
+    // Both conversions are of our own types: they cannot fail, and after a failure the hash would only depend on more.
     let default = from_value::<T>(least).ok().and_then(|d| serde_json::to_value(d).ok()).unwrap_or_default();
     let mut value = serde_json::to_value(spec).unwrap_or_default();
     if let Value::Object(fields) = &mut value {

@@ -95,7 +95,7 @@ fn serve(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     names.sort();
     let domain = |name: &String| FailureDomain { name: name.clone(), control_plane: Some(false), attributes: BTreeMap::new() };
     let domains = names.iter().map(domain).collect();
-    // A missing hypervisor does not make the cluster unready: its nodes work without CAPW. The Cluster would repeat a message here in its
+    // The cluster stays ready without a hypervisor: its nodes work without CAPW. The Cluster would repeat a message here in its
     // Available, which should be empty while all is well.
     let mut decision = Decision::new(WindowsClusterStep::Reconcile(domains))
         .with_condition(Desired::yes(ConditionType::Ready, Reason::Provisioned))

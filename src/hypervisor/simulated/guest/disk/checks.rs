@@ -1,4 +1,4 @@
-//! Checks on the disk of a simulated machine, and the effects of programs that make them hold.
+//! Checks on the disk of a simulated machine, and the effects of programs that satisfy them.
 
 use super::{Act, Disk, lower, value_name};
 use crate::bootstrap::paths;
@@ -47,7 +47,7 @@ impl Disk {
         Act::Done
     }
 
-    /// Makes the check hold, as far as a program can do that in this model.
+    /// Satisfies the check, as far as a program can do that in this model.
     fn come_true(&mut self, check: &Check, moment: u64) {
         match check {
             Check::File(path) => {

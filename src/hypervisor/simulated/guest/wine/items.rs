@@ -102,7 +102,7 @@ impl Windows<'_> {
         }
     }
 
-    /// Makes the item true, or tries to.
+    /// Tries to apply the item.
     pub async fn make_true(&mut self, item: &Item) -> Result<(), Failure> {
         match &item.kind {
             Kind::Directory { paths, .. } => {

@@ -113,7 +113,7 @@ impl Machine {
         run("ip", &["route", "replace", &format!("{address}/32"), "dev", &cable]).await
     }
 
-    /// Makes this host's port on the loopback address answer inside as well.
+    /// Lets this host's port on the loopback address answer inside as well.
     pub async fn forward(&mut self, address: SocketAddr) -> io::Result<()> {
         let listener = self.network_inside(move || TcpListener::bind(address)).await?;
         listener.set_nonblocking(true)?;

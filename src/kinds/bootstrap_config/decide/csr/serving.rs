@@ -26,7 +26,7 @@ pub fn requester(request: &CertificateSigningRequest) -> Option<&str> {
     request.spec.username.as_deref()?.strip_prefix(NODE_USER)
 }
 
-/// The addresses of a machine: those that its hypervisor reports, except addresses that another machine has too, and special addresses
+/// The addresses of a machine, as its hypervisor reports them, except addresses that another machine has too, and special addresses
 /// that belong to no single machine.
 pub fn own_addresses<'a>(of_machine: impl Iterator<Item = &'a str>, of_others: &[&str]) -> Vec<IpAddr> {
     let parsed = |text: &str| text.parse::<IpAddr>().ok();

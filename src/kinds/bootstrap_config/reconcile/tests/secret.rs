@@ -47,7 +47,7 @@ async fn the_secret_gets_its_owner_back_when_the_object_does() {
     }
 }
 
-/// While no process was running, the owner references of the configuration and of the Secret were removed, and only those of the
+/// While no process was running, the owner references of the configuration and of the Secret were removed, and only the references of the
 /// configuration came back.
 #[tokio::test]
 async fn a_secret_that_lost_its_owner_while_capw_was_down_goes_with_its_configuration() {

@@ -42,7 +42,7 @@ fn cluster() -> Arc<Mutex<Server>> {
     Arc::new(Mutex::new(Server { others, beats: Some(BEATS), ..Server::holding(objects) }))
 }
 
-/// Adds the nodes, and makes each part ready.
+/// Adds the nodes, with each part ready.
 fn grow(server: &Arc<Mutex<Server>>) {
     let mut server = server.lock();
     server.others.extend((0..NODES).flat_map(|at| PARTS.map(|part| pod(part, at)).into_iter().chain([node(at)])));

@@ -7,7 +7,7 @@ pub const BACK: &str = "/api/v1/namespaces/capw-windows/pods/probe-back-win-1";
 
 const SERVICE: &str = "/api/v1/namespaces/capw-windows/services/probe-win-1";
 
-/// A probe pod as it was created, with its connections made or not.
+/// A probe pod as it was created, whose containers have ended with the exit code: 0 if they connected.
 pub fn probe_pod(server: &Arc<Mutex<Server>>, path: &str, code: i64) -> Value {
     let mut pod = server.lock().objects[path].clone();
     let ended = |name: &Value| json!({"name": name, "state": {"terminated": {"exitCode": code, "message": "TIMEOUT\n"}}});

@@ -11,11 +11,11 @@ const NODES: usize = 10;
 /// A random event on one of the nodes, caused by a kubelet, the API server or a person.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The pod on the Windows node makes its next connection.
+    /// The pod on the Windows node tries its next connection.
     Connects(bool),
     /// The pod on the Windows node answers from now on, or does not.
     Answers(bool),
-    /// The pod on a Linux node makes one of its connections.
+    /// The pod on a Linux node tries one of its connections.
     ConnectsBack(usize, bool),
     /// The pod on the Windows node is evicted.
     Evicted,
@@ -40,7 +40,7 @@ fn event() -> impl Strategy<Value = (usize, Event)> {
     (0..NODES, event)
 }
 
-/// A pod, with the connections that it has really made.
+/// A pod, with the connections that it has really established.
 #[derive(Default)]
 struct Truth {
     reached: BTreeSet<String>,
@@ -183,7 +183,7 @@ impl Cluster {
     }
 }
 
-/// The names of the containers that make connections.
+/// The names of the containers that open connections.
 fn names(pod: &Value, list: &str) -> Vec<String> {
     let all = pod["spec"][list].as_array().into_iter().flatten();
     all.map(|container| text(container, "/name").to_owned()).filter(|name| name != ANSWER).collect()
