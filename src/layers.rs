@@ -146,9 +146,36 @@ fn files_stay_short() {
 }
 
 #[test]
-fn no_files_of_different_folders_use_each_other_in_a_circle() {
+fn no_files_use_each_other_in_a_circle() {
     let files = graph::files();
     assert!(files.values().any(|(_, text)| graph::used_paths(text).len() > 3), "the test sees the uses");
     let circles = graph::circles(&files);
     assert!(circles.is_empty(), "{circles:?}");
+}
+
+/// Words that begin an item which a `mod.rs` must leave to a file with a name of its own.
+const ITEMS: [&str; 10] = ["fn", "async", "unsafe", "struct", "enum", "trait", "impl", "const", "static", "macro_rules!"];
+
+/// Returns the lines of a `mod.rs` that begin such an item.
+fn items(text: &str) -> Vec<&str> {
+    let word = |line: &'_ str| -> String {
+        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+        words.next().unwrap_or_default().split('<').next().unwrap_or_default().to_owned()
+    };
+    text.lines().filter(|line| ITEMS.contains(&word(line).as_str())).collect()
+}
+
+#[test]
+fn a_mod_rs_only_declares_and_documents() {
+    for (_, path, text) in files().into_iter().filter(|(_, path, _)| path.ends_with("mod.rs")) {
+        assert_eq!(items(&text), Vec::<&str>::new(), "{}: give them a file with a name", path.display());
+    }
+}
+
+#[test]
+fn an_item_is_found_in_a_mod_rs() {
+    for item in ["fn a() {}", "pub(super) async fn a() {}", "pub struct A;", "    impl<T> A for T {}", "const A: u8 = 1;"] {
+        assert_eq!(items(item), [item]);
+    }
+    assert_eq!(items("//! Docs: fn.\nmod a;\npub use self::a::{\n    A, constant,\n};\n#[cfg(test)]\nmod tests;\n"), Vec::<&str>::new());
 }

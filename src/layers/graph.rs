@@ -102,7 +102,7 @@ pub fn target(files: &Files, from: &Module, path: &str) -> Option<Module> {
     Some(module).filter(|found| found != from)
 }
 
-/// Sets of files that use each other, directly or not, and lie in more than one folder.
+/// Sets of files that use each other, directly or not.
 pub fn circles(files: &Files) -> Vec<BTreeSet<String>> {
     let uses: BTreeMap<&Module, BTreeSet<Module>> = files
         .iter()
@@ -116,12 +116,11 @@ pub fn circles(files: &Files) -> Vec<BTreeSet<String>> {
         found
     };
     let reach: BTreeMap<&Module, BTreeSet<Module>> = files.keys().map(|module| (module, reached(module))).collect();
-    let folder = |file: &String| Path::new(file).parent().map(Path::to_path_buf);
     let circle = |module: &&Module| -> BTreeSet<String> {
         reach[*module].iter().filter(|other| reach[*other].contains(*module)).map(|other| files[other].0.clone()).collect()
     };
     let all: BTreeSet<BTreeSet<String>> = files.keys().collect::<Vec<_>>().iter().map(circle).collect();
-    all.into_iter().filter(|circle| circle.iter().map(folder).collect::<BTreeSet<_>>().len() > 1).collect()
+    all.into_iter().filter(|circle| circle.len() > 1).collect()
 }
 
 #[cfg(test)]
@@ -151,11 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_across_folders_only() {
+    fn a_circle_is_found_within_a_folder_and_across_folders() {
         let across = [("a/mod.rs", "use crate::b::x::Y;\n"), ("b/x.rs", "use super::super::a::Z;\n")];
         assert_eq!(circles(&made_of(&across)).len(), 1);
         let within = [("a/mod.rs", "use self::x::Y;\n"), ("a/x.rs", "use super::Z;\n")];
-        assert_eq!(circles(&made_of(&within)).len(), 0);
+        assert_eq!(circles(&made_of(&within)).len(), 1);
         let one_way = [("a/mod.rs", "use crate::b::x::Y;\n"), ("b/x.rs", "use crate::c::Z;\n")];
         assert_eq!(circles(&made_of(&one_way)).len(), 0);
     }
