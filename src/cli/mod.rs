@@ -16,5 +16,6 @@ mod render;
 mod run;
 mod status;
 mod version;
+mod wine_programs;
 
 pub use self::arguments::{Arguments, main};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::wine_programs::WinePrograms;
 use crate::api::namespaces::Namespaces;
 use crate::autoscaler::server as autoscaler;
 use crate::autoscaler::server::Security;
@@ -48,9 +49,8 @@ pub struct Run {
     /// Run the guests of simulated VMs in this process.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     simulated_guests: bool,
-    /// Folder of the Windows programs and of the prepared Wine prefix for simulated guests of kind Wine; e2e/tools/windows/build.sh fills one.
-    #[arg(long, value_name = "DIR", env = "CAPW_WINE_PROGRAMS")]
-    wine_programs: Option<PathBuf>,
+    #[command(flatten)]
+    wine_programs: WinePrograms,
     /// Concurrent reconciles of each controller.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrency: u16,
@@ -117,9 +117,8 @@ pub struct Guests {
     /// Directory in which simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
-    /// Folder of the Windows programs and of the prepared Wine prefix for simulated guests of kind Wine; e2e/tools/windows/build.sh fills one.
-    #[arg(long, value_name = "DIR", env = "CAPW_WINE_PROGRAMS")]
-    wine_programs: Option<PathBuf>,
+    #[command(flatten)]
+    wine_programs: WinePrograms,
     #[command(flatten)]
     log: Log,
 }
@@ -168,7 +167,7 @@ impl Run {
             insecure_diagnostics: self.insecure_diagnostics,
             simulated_state: self.simulated_state,
             simulated_guests: self.simulated_guests,
-            wine_programs: self.wine_programs,
+            wine_programs: self.wine_programs.folder(),
             concurrency: self.concurrency,
             qps: self.kube_api_qps,
             burst: self.kube_api_burst,
@@ -180,7 +179,7 @@ impl Run {
 impl Guests {
     pub fn main(self) -> Result<(), String> {
         self.log.start()?;
-        block_on(operator::host_guests(self.simulated_state, self.wine_programs))
+        block_on(operator::host_guests(self.simulated_state, self.wine_programs.folder()))
     }
 }
 

@@ -37,7 +37,7 @@ pub struct DriverSettings {
     pub simulated_state: PathBuf,
     /// Whether this process runs the guests of simulated VMs.
     pub simulated_guests: bool,
-    /// The folder of the programs that guests of kind Wine run; `--wine-programs`.
+    /// The folder of the programs that guests of kind Wine run; `--wine-programs`, which releases do not have.
     pub wine_programs: Option<PathBuf>,
     /// The most machines that are reconciled at the same time.
     pub passes: usize,

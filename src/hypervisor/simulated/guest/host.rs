@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,10 @@ use tracing::warn;
 
 use super::powered::Guest;
 use super::scan::{Change, Version, look};
+#[cfg(feature = "wine-guests")]
 use super::wine;
+#[cfg(not(feature = "wine-guests"))]
+use super::wineless as wine;
 use crate::api::hypervisor::GuestKind;
 use crate::hypervisor::simulated::driver::Clock;
 
@@ -31,9 +34,9 @@ const REQUESTS: usize = 64;
 
 impl Guest {
     /// Runs from power on until the power goes off.
-    async fn run(&self, power: &CancellationToken) {
+    async fn run(&self, wine_programs: Option<&Path>, power: &CancellationToken) {
         match self.record.guest {
-            GuestKind::Wine => wine::live(self, power).await,
+            GuestKind::Wine => wine::live(self, wine_programs, power).await,
             GuestKind::Model => tokio::select! {
                 () = power.cancelled() => {}
                 () = self.live() => {}
@@ -103,9 +106,9 @@ fn apply(change: Change, hosted: &mut HashMap<PathBuf, Hosted>, shared: &Shared)
         Change::Start(home, record, lock, version) => {
             let (path, since, stop) = (home.0.clone(), record.since, CancellationToken::new());
             let Shared { clock, requests, wine_programs } = shared.clone();
-            let guest = Guest { home, record: *record, clock, requests, wine_programs };
+            let guest = Guest { home, record: *record, clock, requests };
             let power = stop.clone();
-            let task = tokio::spawn(async move { guest.run(&power).await });
+            let task = tokio::spawn(async move { guest.run(wine_programs.as_deref(), &power).await });
             hosted.insert(path, Hosted { since, version, stop, task, _lock: lock });
         }
         Change::Stop(path) => {

@@ -24,7 +24,10 @@ mod runner;
 mod scan;
 mod server;
 mod windows;
+#[cfg(feature = "wine-guests")]
 mod wine;
+#[cfg(any(test, not(feature = "wine-guests")))]
+mod wineless;
 
 #[cfg(test)]
 mod model_tests;

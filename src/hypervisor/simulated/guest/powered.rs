@@ -1,7 +1,6 @@
 //! A guest with power: its VM's directory, the clock, and a share of the network.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ pub struct Guest {
     pub(super) record: Record,
     pub(super) clock: Clock,
     pub(super) requests: Arc<Semaphore>,
-    pub(super) wine_programs: Option<PathBuf>,
 }
 
 impl Guest {

@@ -36,8 +36,9 @@ use crate::hypervisor::simulated::record::{address, remove_all};
 /// The time limit of Wine's first start on a busy host.
 const START: Duration = Duration::from_secs(120);
 
-/// Runs from power on until the power goes off; after the return nothing of the guest runs any more.
-pub async fn live(guest: &Guest, power: &CancellationToken) {
+/// Runs from power on until the power goes off; after the return nothing of the guest runs any more. `programs` is the folder of the programs
+/// that it runs.
+pub async fn live(guest: &Guest, programs: Option<&Path>, power: &CancellationToken) {
     if guest.record.has(Fault::NoBoot) {
         return;
     }
@@ -45,7 +46,7 @@ pub async fn live(guest: &Guest, power: &CancellationToken) {
     let mut on = None;
     let lived = tokio::select! {
         () = power.cancelled() => Ok(()),
-        lived = run(guest, &disk, &mut on) => lived,
+        lived = run(guest, &disk, programs, &mut on) => lived,
     };
     if let Err(error) = lived {
         debug!(vm = %guest.record.vm, %error, "a Wine guest stopped");
@@ -78,7 +79,7 @@ impl On {
     }
 }
 
-async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> {
+async fn run(guest: &Guest, disk: &Disk, programs: Option<&Path>, on: &mut Option<On>) -> io::Result<()> {
     guest.until(guest.record.boots_at()).await;
     let mut kept = disk.read()?;
     fs::create_dir_all(disk.logs())?;
@@ -93,7 +94,7 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
         },
     };
     kept.known = Some(known.clone());
-    if let Err(error) = insert_disk(guest, disk, &known.kubernetes).await {
+    if let Err(error) = insert_disk(guest, disk, programs, &known.kubernetes).await {
         return fail(guest, disk, &mut kept, &error).await;
     }
     loop {
@@ -138,8 +139,8 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
 }
 
 /// The disk with the content of its image, created at the first start.
-async fn insert_disk(guest: &Guest, disk: &Disk, kubernetes: &str) -> Result<(), JoinError> {
-    let Some(programs) = guest.wine_programs.clone() else {
+async fn insert_disk(guest: &Guest, disk: &Disk, programs: Option<&Path>, kubernetes: &str) -> Result<(), JoinError> {
+    let Some(programs) = programs.map(Path::to_owned) else {
         return Err(JoinError("this process has no Windows programs for guests of kind Wine: start capw with --wine-programs=DIR".into()));
     };
     let (prefix, image, kubernetes) = (disk.prefix(), guest.record.image.clone(), kubernetes.to_owned());
