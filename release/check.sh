@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What needs an optimized build: the commit in two clones at different places gives the same release, and its program starts as the
-# Deployment starts it: no capabilities, a root that cannot be written, no other file. That for Windows starts under Wine, where it was built.
+# Deployment starts it: no capabilities, a root that cannot be written, no other file. It has no feature of tests. That for Windows starts under Wine, where it was built.
 # Usage: check.sh FOLDER
 set -euo pipefail
 mkdir -p "$1"; work=$(cd "$1" && pwd)
@@ -16,6 +16,10 @@ diff "$work/first/out/release/SHA256SUMS" "$work/the-second/out/release/SHA256SU
 program=$work/first/out/programs/amd64/capw
 size=$(stat -c %s "$program")
 [ "$size" -lt $((30 * 1024 * 1024)) ] || { echo "the program has $size bytes"; exit 1; }
+for command in run guests; do
+    help=$("$program" "$command" --help)
+    case $help in *--wine-programs*) echo "capw $command has --wine-programs: it was built with the feature wine-guests"; exit 1 ;; esac
+done
 if command -v bwrap > /dev/null; then
     mkdir -p "$work/state"
     inside() { bwrap --unshare-all --uid 65532 --gid 65532 --cap-drop ALL --ro-bind "$work/first/out/root" / --tmpfs /var/lib/capw --ro-bind "$program" /capw -- "$@"; }

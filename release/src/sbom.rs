@@ -68,8 +68,10 @@ struct Locked {
 pub fn write(checkout: &Path, target: &str) -> Result<String> {
     let text = cargo(checkout, &["metadata", "--locked", "--format-version", "1", "--filter-platform", target])?;
     let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;
-    // The metadata includes features that only tests enable; the tree of normal dependencies does not.
-    let tree = ["tree", "--locked", "--package", PRODUCT, "--edges", "normal", "--target", target, "--prefix", "none", "--format", "{p}"];
+    // The metadata includes features that only tests enable; the tree of normal dependencies does not. The program of a release has no default
+    // features.
+    let product = ["tree", "--locked", "--package", PRODUCT, "--no-default-features", "--target", target];
+    let tree = [&product[..], &["--edges", "normal", "--prefix", "none", "--format", "{p}"]].concat();
     let built: BTreeSet<String> = cargo(checkout, &tree)?.lines().map(name_and_version).collect();
     let lock: Lock = toml::from_str(&std::fs::read_to_string(checkout.join("Cargo.lock"))?).context("Cargo.lock")?;
     Ok(serde_json::to_string_pretty(&bill(&metadata, &built, &lock)?)? + "\n")
@@ -155,7 +157,7 @@ mod tests {
         for library in ["kube-client", "rustls", "ring", "serde_derive", "tokio"] {
             assert!(listed.contains(library), "{library}");
         }
-        for other in ["insta", "proptest", "protox", "oci-spec", "cluster-api-provider-windows"] {
+        for other in ["insta", "proptest", "protox", "oci-spec", "winsplit", "cluster-api-provider-windows"] {
             assert!(!listed.contains(other), "{other}");
         }
     }

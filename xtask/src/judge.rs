@@ -104,6 +104,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_release_has_no_wine_guests() {
+        let commands = commands(&["release-binary", "ARCHITECTURES=amd64"]);
+        let builds: Vec<_> = commands.lines().filter(|line| line.contains("--bin capw ")).collect();
+        assert!(!builds.is_empty() && builds.iter().all(|line| line.contains("--no-default-features")), "{commands}");
+    }
+
     /// make itself sets some variables, which must not count.
     #[test]
     fn a_story_has_a_profile_only_if_it_is_asked_for() {

@@ -20,7 +20,7 @@ pub struct Simulated {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(i, i.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$'))").message("must not begin or end with a blank or hold line breaks: write the names as machines do, e.g. windows-server-2022"))]
     pub images: Option<Vec<String>>,
-    /// Guest of new VMs: `Model` is a model of Windows inside the operator, for thousands of VMs; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
+    /// Guest of new VMs: `Model` is a model of Windows inside the operator, for thousands of VMs; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine; it needs `--wine-programs`, root, Linux and a build with the feature `wine-guests`, which releases do not have.
     #[serde(default)]
     pub guest: GuestKind,
     /// Capacity. Default: no limit.
