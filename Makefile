@@ -133,7 +133,7 @@ faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault 
 	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(LONG) --cargo-profile model --lib -E 'test(/^kinds::model::/)'
 
 story: parts $(CARGO_NEXTEST) ## Run the stories whose path contains NAME, for example NAME=drain (JUDGE=1: as long as in `make judge`)
-	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }
+	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/stories/main.rs lists them"; exit 1; }
 	$(NEXTEST) $(if $(JUDGE),--profile judge) --no-capture -E 'binary(e2e) & test($(NAME))'
 
 lint: ## Check format and lints, also of the program as releases have it

@@ -17,7 +17,7 @@ use crate::domain::identity::{host_name, vm_uuid};
 use crate::kinds::pool::decide::template::Template;
 
 fn objects() -> Vec<Value> {
-    serde_json::from_str(include_str!("../e2e/upgrade/objects.json")).unwrap()
+    serde_json::from_str(include_str!("../e2e/stories/upgrade/objects.json")).unwrap()
 }
 
 fn all<K: Resource<DynamicType = ()> + DeserializeOwned>() -> Vec<K> {

@@ -183,7 +183,7 @@ fn tests_and_stories_that_pages_name_exist() {
         assert!(tests.len() > 20, "{page} names {} tests", tests.len());
         let missing: Vec<_> = tests.iter().filter(|name| !known.contains(name.as_str())).collect();
         assert!(missing.is_empty(), "{page}: there is no test {missing:?}");
-        let missing: Vec<_> = stories.iter().filter(|name| !texts[Path::new("e2e/main.rs")].contains(&format!("mod {name};"))).collect();
+        let missing: Vec<_> = stories.iter().filter(|name| !texts[Path::new("e2e/stories/main.rs")].contains(&format!("mod {name};"))).collect();
         assert!(missing.is_empty(), "{page}: there is no story {missing:?}");
     }
 }

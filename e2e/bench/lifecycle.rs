@@ -14,7 +14,7 @@ mod cost;
 mod life;
 mod report;
 #[allow(dead_code, reason = "shared with the stories, which use more of it")]
-#[path = "../workers.rs"]
+#[path = "../stories/workers.rs"]
 mod workers;
 #[path = "../world/mod.rs"]
 mod world;

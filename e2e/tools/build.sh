@@ -16,7 +16,7 @@ VCSIM=$(version vcsim github.com/vmware/govmomi)-$(cat "$HERE"/vcsim/*.go | cksu
 FAKEPVE=$(sed -n 's/^fakepve==//p' "$HERE/fakepve/requirements.txt")-$(cat "$HERE"/fakepve/* | cksum | cut -d ' ' -f 1)
 SPECS=$(sed -n 's#^[[:space:]]*sigs.k8s.io/cluster-api/test v\([0-9.]*\).*#\1#p' "$HERE/../specs/go.mod")-$(cat "$HERE"/../specs/*.go "$HERE"/../specs/go.* | cksum | cut -d ' ' -f 1)
 POLICIES=$(version kubernetes k8s.io/kubernetes)-$(cat "$HERE"/kubernetes/policies/*.go | cksum | cut -d ' ' -f 1)
-. "$HERE/../upgrade/previous.env"
+. "$HERE/../stories/upgrade/previous.env"
 case ${1:-} in
     ''|previous) ;;
     --path) case ${2:-} in

@@ -11,7 +11,7 @@
 )]
 
 mod alerts;
-#[path = "../src/hypervisor/contract/authority.rs"]
+#[path = "../../src/hypervisor/contract/authority.rs"]
 mod authority;
 mod autoscaler;
 mod bad_input;
@@ -68,6 +68,7 @@ mod windows_policies;
 mod windows_side;
 mod wine_kills;
 mod workers;
+#[path = "../world/mod.rs"]
 mod world;
 mod wrong_input;
 mod wrong_objects;

@@ -2,7 +2,7 @@
 
 use crate::world::step;
 
-const PAGE: &str = include_str!("../../docs/autoscaler.md");
+const PAGE: &str = include_str!("../../../docs/autoscaler.md");
 
 /// The block with this title on the page, e.g. "rights": it begins with a line of three backquotes and `yaml title="rights"`.
 pub fn block(title: &str) -> String {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::workers::Workers;
 use crate::world::{self, Capw, CloudbaseInit, ControlPlane, Options, text, wait_for};
 
-const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
+const CA: &str = include_str!("../../src/bootstrap/sample-ca.pem");
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/image").join(name)

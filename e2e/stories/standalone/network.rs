@@ -8,7 +8,7 @@ use crate::linux_side::{self, BROUGHT, COMPATIBLE, COMPONENTS, gone};
 use crate::workers::REMOTE_USER;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
 
-const NETWORK_SAMPLE: &str = include_str!("../../config/samples/standalone-network.yaml");
+const NETWORK_SAMPLE: &str = include_str!("../../../config/samples/standalone-network.yaml");
 const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
 const NAME: &str = "default/production";
 
@@ -83,7 +83,7 @@ pub async fn in_the_own_cluster(cp: &ControlPlane) {
         condition(object, COMPATIBLE).filter(forbidden).map(drop)
     })
     .await;
-    page_commands(cp, include_str!("../../docs/standalone.md"), "## The pod network", &[]).await;
+    page_commands(cp, include_str!("../../../docs/standalone.md"), "## The pod network", &[]).await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, NAME, COMPATIBLE, "True", LIMIT).await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, NAME, COMPONENTS, "True", LIMIT).await;
     assert!(!gone::left(cp, NAME).await.is_empty(), "nothing was brought");
@@ -96,7 +96,7 @@ pub async fn in_the_own_cluster(cp: &ControlPlane) {
 async fn kubeconfig(cp: &ControlPlane) -> String {
     let file = cp.directory().join("capw.kubeconfig");
     let path = file.display().to_string();
-    page_commands(cp, include_str!("../../docs/security.md"), "## In a workload cluster", &[("capw.kubeconfig", &path)]).await;
+    page_commands(cp, include_str!("../../../docs/security.md"), "## In a workload cluster", &[("capw.kubeconfig", &path)]).await;
     std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 

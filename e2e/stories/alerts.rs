@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, free_port, http_get, manifests, step, text, wait_for};
 
-const RULES: &str = include_str!("../config/components/monitoring/rules.yaml");
+const RULES: &str = include_str!("../../config/components/monitoring/rules.yaml");
 /// Prometheus scrapes every second, and the rules wait for a fraction of the time that they wait in a cluster.
 const LIMIT: Duration = Duration::from_secs(120);
 const LEASE: &str = "capw-system/capw";

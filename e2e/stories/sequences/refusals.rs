@@ -30,7 +30,7 @@ const SUBJECTS: [(Kind, &str, &str); 15] = [
     (Kind::WINDOWS_MACHINE, "WindowsMachine", r#"{"image": "windows-server-2022"}"#),
     (Kind::WINDOWS_MACHINE_TEMPLATE, "WindowsMachineTemplate", r#"{"template": {"spec": {"image": "windows-server-2022"}}}"#),
     (Kind::WINDOWS_BOOTSTRAP_CONFIG, "WindowsBootstrapConfig", "{}"),
-    (Kind::WINDOWS_BOOTSTRAP_CONFIG, "WindowsBootstrapConfig", include_str!("../../src/bootstrap/sample-full.yaml")),
+    (Kind::WINDOWS_BOOTSTRAP_CONFIG, "WindowsBootstrapConfig", include_str!("../../../src/bootstrap/sample-full.yaml")),
     (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "WindowsBootstrapConfigTemplate", r#"{"template": {}}"#),
     (Kind::WINDOWS_NODE_POOL, "WindowsNodePool", r#"{"template": {"machine": {"image": "windows-server-2022"}, "bootstrap": {}}}"#),
     (Kind::WINDOWS_NODE_POOL_TEMPLATE, "WindowsNodePoolTemplate", r#"{"template": {"spec": {"template": {"machine": {"image": "windows-server-2022"}}}}}"#),

@@ -8,7 +8,7 @@ use crate::workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
-const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const SAMPLE: &str = include_str!("../../config/samples/standalone.yaml");
 const POOL: &str = "tenant/windows";
 const CLUSTER_ROLE_BINDING: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 

@@ -101,7 +101,7 @@ fn a_half_made_vm_that_polkit_hides_is_not_taken_for_gone() {
 
 /// Starts a daemon with the polkit rule from the libvirt page.
 fn daemon() -> Option<Daemon> {
-    const PAGE: &str = include_str!("../docs/hypervisors/libvirt.md");
+    const PAGE: &str = include_str!("../../docs/hypervisors/libvirt.md");
     let daemon = Daemon::start_system_with_polkit()?;
     daemon.pool(hardware::POOL, hardware::IMAGE);
     let rule = PAGE.split("```js\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has a rule");

@@ -10,7 +10,7 @@ use crate::standalone::{install_rights, wait_settled};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
-const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const SAMPLE: &str = include_str!("../../config/samples/standalone.yaml");
 const POOL: &str = "default/windows";
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::world::wine;
 
-const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/powershell/windows/stand_in.c");
+const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/stories/powershell/windows/stand_in.c");
 const SCRIPTS: [(&str, &str); 2] = [("stand-ins.ps1", include_str!("windows/stand-ins.ps1")), ("start.ps1", include_str!("windows/start.ps1"))];
 /// Windows programs that the stand-in replaces in system32.
 const REPLACED: [&str; 14] =

@@ -4,7 +4,7 @@
 //!
 //! The guests always come from the previous release, because this release must understand a node that the previous release installed.
 //!
-//! `CAPW_KEEP_OBJECTS=FILE` writes the previous release's stored objects and ends: so `e2e/upgrade/objects.json` was created for unit tests.
+//! `CAPW_KEEP_OBJECTS=FILE` writes the previous release's stored objects and ends: so `e2e/stories/upgrade/objects.json` was created for unit tests.
 
 mod state;
 

@@ -14,7 +14,7 @@ use crate::workers::{self, is_ready};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
-const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const SAMPLE: &str = include_str!("../../config/samples/standalone.yaml");
 const POOL: &str = "default/windows";
 
 #[test]

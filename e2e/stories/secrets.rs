@@ -21,7 +21,7 @@ const PRODUCT_KEY: &str = "CANAR-YCANA-RYCAN-ARYCA-N1234";
 const MIRROR_PASSWORD: &str = "canary-mirror-9c1f0d7b2a4c";
 const MIRROR_KEY: &str = "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5LWNsaWVudC1rZXktNWU5YzFm\n-----END PRIVATE KEY-----\n";
 const MIRROR_KEY_BODY: &str = "Y2FuYXJ5LWNsaWVudC1rZXktNWU5YzFm";
-const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
+const CA: &str = include_str!("../../src/bootstrap/sample-ca.pem");
 const LIMIT: Duration = Duration::from_secs(90);
 /// The objects that the program writes and that many people can read.
 const PUBLIC: [Kind; 9] = [

@@ -11,13 +11,13 @@ use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Product, SimulatedVm, S
 
 /// The manifests that users apply in a workload cluster.
 const WORKLOAD: &str = concat!(
-    include_str!("../config/workload/account.yaml"),
+    include_str!("../../config/workload/account.yaml"),
     "---\n",
-    include_str!("../config/workload/nodes.yaml"),
+    include_str!("../../config/workload/nodes.yaml"),
     "---\n",
-    include_str!("../config/workload/network.yaml"),
+    include_str!("../../config/workload/network.yaml"),
     "---\n",
-    include_str!("../config/workload/cluster-api.yaml"),
+    include_str!("../../config/workload/cluster-api.yaml"),
 );
 /// The account of the kubeconfigs that CAPW gets, so that the audit log distinguishes its requests from ours.
 pub const REMOTE_USER: &str = "system:serviceaccount:kube-system:capw-remote";

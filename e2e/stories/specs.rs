@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 const QUICKEST: &str = "MachineDeployment up and down";
 /// Flavors that some specs need and we do not ship.
 const FLAVORS: [(&str, &str); 2] =
-    [("machine-pool", include_str!("specs/flavors/machine-pool.yaml")), ("md-remediation", include_str!("specs/flavors/md-remediation.yaml"))];
+    [("machine-pool", include_str!("../specs/flavors/machine-pool.yaml")), ("md-remediation", include_str!("../specs/flavors/md-remediation.yaml"))];
 
 /// `CAPW_SPECS=REGEX` runs some of them.
 #[test]

@@ -13,7 +13,7 @@ use crate::standalone::{install_rights, wait_settled};
 use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, beside, condition, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
-const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const SAMPLE: &str = include_str!("../../config/samples/standalone.yaml");
 const POOL: &str = "default/windows";
 const POD: Kind = Kind::new("v1", "pods");
 const BUDGET: Kind = Kind::new("policy/v1", "poddisruptionbudgets");

@@ -219,7 +219,7 @@ async fn nothing_left(daemon: &Daemon) {
 
 /// Returns the leases of libvirt's network in system mode. A guest that shuts down releases its lease, as the page recommends for Windows.
 fn leases(daemon: &Daemon) -> Vec<String> {
-    assert!(include_str!("../docs/hypervisors/libvirt.md").contains(capw_libvirtd::RELEASE), "the page has the option that the network has");
+    assert!(include_str!("../../docs/hypervisors/libvirt.md").contains(capw_libvirtd::RELEASE), "the page has the option that the network has");
     if daemon.mode() == Mode::Session {
         return Vec::new();
     }

@@ -27,7 +27,7 @@ const SUBJECTS: [(Subject, &[Case]); 7] = [
     (Subject { kind: Kind::WINDOWS_CLUSTER, name: "WindowsCluster", template: Some(Kind::WINDOWS_CLUSTER_TEMPLATE), spec: "{}" }, CLUSTER),
     (Subject { kind: Kind::EXTERNAL_CONTROL_PLANE, name: "ExternalControlPlane", template: Some(Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE), spec: "{}" }, CONTROL_PLANE),
     (Subject { kind: Kind::WINDOWS_HYPERVISOR, name: "WindowsHypervisor", template: None, spec: r#"{"simulated": {}}"# }, HYPERVISOR),
-    (Subject { kind: Kind::WINDOWS_BOOTSTRAP_CONFIG, name: "WindowsBootstrapConfig", template: Some(Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE), spec: include_str!("../src/bootstrap/sample-full.yaml") }, WINDOWS),
+    (Subject { kind: Kind::WINDOWS_BOOTSTRAP_CONFIG, name: "WindowsBootstrapConfig", template: Some(Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE), spec: include_str!("../../src/bootstrap/sample-full.yaml") }, WINDOWS),
 ];
 
 impl Subject {

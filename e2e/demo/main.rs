@@ -1,20 +1,13 @@
-//! `make demo`: three Windows nodes in a real cluster, from the README's own YAML. The files in `demo/` implement its scenes.
+//! `make demo`: three Windows nodes in a real cluster, from the README's own YAML. The other files of this folder implement its scenes.
 
-#[path = "demo/host.rs"]
 mod host;
-#[path = "demo/late.rs"]
 mod late;
-#[path = "demo/network.rs"]
 mod network;
-#[path = "demo/progress.rs"]
 mod progress;
-#[path = "demo/sample.rs"]
 mod sample;
-#[path = "demo/stage.rs"]
 mod stage;
-#[path = "demo/tour.rs"]
 mod tour;
-#[path = "world/mod.rs"]
+#[path = "../world/mod.rs"]
 mod world;
 
 use std::io::IsTerminal;

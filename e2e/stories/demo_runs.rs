@@ -1,9 +1,9 @@
 //! Runs `make demo` as CI does: to its end, in a cluster of its own and in an existing one, and leaves nothing behind. Its program is built with the
 //! tests, because a compiler that runs beside a story would slow it down.
 
-#[path = "demo/late.rs"]
+#[path = "../demo/late.rs"]
 mod late;
-#[path = "demo/sample.rs"]
+#[path = "../demo/sample.rs"]
 mod sample;
 
 use std::ffi::OsStr;

@@ -158,7 +158,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
 
 /// Replaces the cluster's CA with another CA.
 fn another_ca(facts: &mut BootstrapFacts) {
-    facts.ca_pem = include_str!("../src/bootstrap/sample-ca.pem").to_owned();
+    facts.ca_pem = include_str!("../../src/bootstrap/sample-ca.pem").to_owned();
     facts.ca_hash = ca_hash(&facts.ca_pem).expect("a CA");
 }
 

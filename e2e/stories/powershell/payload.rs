@@ -25,7 +25,7 @@ use super::image;
 use super::machine::{Ended, Machine, Source};
 use crate::world::facts::{CA, facts};
 
-const FULL: &str = include_str!("../../src/bootstrap/sample-full.yaml");
+const FULL: &str = include_str!("../../../src/bootstrap/sample-full.yaml");
 /// The port of the server, on the loopback address of each machine.
 const PORT: u16 = 8099;
 
