@@ -11,7 +11,7 @@ use crate::bootstrap::plan::{REPORT_PLAN, state};
 use crate::vm::GuestReport;
 
 /// What the machine reports; a report has at most 240 characters.
-const REFUSAL: &str = "spec.simulated.guest of the WindowsHypervisor says Wine, and releases have no Wine guests: say Model and delete the \
+const REFUSAL: &str = "spec.simulated.guest of the WindowsHypervisor is Wine, but releases have no Wine guests: set Model and delete the \
                        Machine, or run a capw that was built with the feature wine-guests";
 
 /// Reports that the machine has failed permanently. Programs and power do not matter: nothing runs.
