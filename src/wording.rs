@@ -44,3 +44,37 @@ fn a_replaced_word_is_found_in_prose_and_in_names() {
         assert_eq!(found(text).len(), number, "{text}");
     }
 }
+
+/// Phrases that stop a reader, as regular expressions, and how many of them the comments of Rust files may have. Lower a number, never raise it.
+const RARE: [(&str, usize, &str); 8] = [
+    (r"^//[/!] What\b", 32, "name the thing"),
+    (
+        r"(?i)\b(say|says|said|saying|tell|tells|told|ask|asks|asked|asking|words?|news|believe[sd]?)\b",
+        152,
+        "report, state, notify, request, message, change",
+    ),
+    (r"(?i)\b(look|looks|looked|looking)\b", 22, "check, read, poll"),
+    (r"(?i)\b(that of|those of|those that)\b", 32, "repeat the noun, or use 's"),
+    (r"(?i)\b(is there|are there|is gone|are gone|goes|gone)\b", 45, "exists, is missing, is deleted"),
+    (r"(?i)\b(make|makes|made)\b", 65, "create, build, render"),
+    (
+        r"(?i)\b(so long|so many|so much|taken for|is good|cannot be had|of ours|by itself|by themselves)\b",
+        28,
+        "for that time, treated as, valid, our",
+    ),
+    (r"^/// (Of|By|Its|Their|Told|Those|That|The same|Such)\b", 25, "a comment is understood alone, or deleted"),
+];
+
+#[test]
+fn phrases_that_stop_a_reader_stay_rare() {
+    let texts = texts();
+    let rust =
+        texts.iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "rs") && !LEFT_OUT.iter().any(|left_out| path.ends_with(left_out)));
+    let comments: Vec<&str> = rust.flat_map(|(_, text)| text.lines().map(str::trim_start).filter(|line| line.starts_with("//"))).collect();
+    assert!(comments.len() > 5_000, "{}", comments.len());
+    for (phrase, most, instead) in RARE {
+        let phrase = Regex::new(phrase).unwrap();
+        let found: usize = comments.iter().map(|comment| phrase.find_iter(comment).count()).sum();
+        assert!(found <= most, "{found} of {phrase} in comments, {most} at most; write: {instead}");
+    }
+}
