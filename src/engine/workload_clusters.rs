@@ -1,4 +1,5 @@
-//! The workload clusters in use: their clients, the watches of their Nodes and certificate requests, and the rights of joining nodes.
+//! The workload clusters in use: their clients, what is known of their Nodes, certificate requests and network, and the rights of joining nodes. The
+//! files of the watches add the methods that start them.
 
 use std::sync::Arc;
 

@@ -8,7 +8,8 @@ use super::{containerd, kube_proxy, kubeadm, kubelet, reserves};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 
-/// The documents of one node, each rendered once: the rules of [`crate::bootstrap::check::lint`] read the same documents that [`crate::bootstrap::stages`] uses.
+/// The documents of one node, each rendered once: the rules of [`crate::bootstrap::check::lint`] read the same documents that
+/// [`crate::bootstrap::stages`] uses.
 pub(in crate::bootstrap) struct Documents<'a> {
     pub reserves: Reserves,
     pub kubelet: KubeletConfiguration,
