@@ -1,7 +1,7 @@
 //! One watch and one cache per kind, shared by all controllers.
 //!
 //! Each watch has its own back-off, and its errors end here, counted and logged: merged into a controller, the error of one watch would pause all
-//! of them (`docs/design/faults.md#watches`). An object that does not match its kind does not stop the watch: it is [`Unreadable`], and the cache
+//! of them (`docs/design/faults.md#watches`). An object that does not match its kind does not stop the watch: it is `Unreadable`, and the cache
 //! keeps its last readable version, whether the object is changed or listed again.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Proves a driver at a user's endpoint: the part of its contract that needs only [`Driver`], with VMs that are created for it
-//! and always removed. Nothing without the mark of the run is touched.
+//! Proves a driver at a user's endpoint: the part of its contract that needs only [`Driver`](crate::hypervisor::Driver), with VMs that are created
+//! for it and always removed. Nothing without the mark of the run is touched.
 
 mod bench;
 mod cases;
