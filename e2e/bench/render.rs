@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use capw::api::bootstrap_config::{ContainerdLine, File, WindowsBootstrapConfigSpec, WindowsRelease};
 use capw::api::components::Policies;
+use capw::api::kubernetes_version::KubernetesVersion;
 use capw::api::name::{HostName, ProviderId, VmUuid};
-use capw::bootstrap::facts::{BootstrapFacts, KubernetesVersion, MINORS};
+use capw::bootstrap::facts::{BootstrapFacts, MINORS};
 use capw::bootstrap::{ca_hash, render};
 use capw::components::{Parameters, judge, read, windows_pods, windows_side};
 use serde_json::Value;
@@ -37,7 +38,7 @@ fn facts(minor: u32, spec: WindowsBootstrapConfigSpec) -> BootstrapFacts {
         generation: 1,
         host_name: Some(HostName::parse("win-bench").expect("a host name")),
         provider_id: Some(ProviderId { hypervisor: "lab".to_owned(), vm }.to_string()),
-        kubernetes: KubernetesVersion::parse(&format!("v1.{minor}.4")).expect("a version"),
+        kubernetes: KubernetesVersion::supported(&format!("v1.{minor}.4")).expect("a version"),
         api_server_minor: None,
         endpoint: "api.example.com:6443".to_owned(),
         ca_hash: ca_hash(CA).expect("a CA"),

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use capw::api::kubernetes_version::KubernetesVersion;
 use serde_json::json;
 
 use crate::host;
@@ -151,10 +152,8 @@ async fn table(stage: &Stage) {
 
 /// The previous patch release: a node may be older than its control plane, not newer.
 fn older(version: &str) -> String {
-    match version.rsplit_once('.').and_then(|(minor, patch)| Some((minor, patch.parse::<u32>().ok()?))) {
-        Some((minor, patch)) if patch > 0 => format!("{minor}.{}", patch - 1),
-        _ => "v1.35.6".to_owned(),
-    }
+    let before = |version: KubernetesVersion| Some(KubernetesVersion { patch: Some(version.patch?.checked_sub(1)?), ..version });
+    KubernetesVersion::parse(version).and_then(before).map_or_else(|| "v1.35.6".to_owned(), |older| older.to_string())
 }
 
 fn directions(stage: &Stage, older: &str) -> String {

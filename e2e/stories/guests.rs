@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use capw::api::bootstrap_config::Channel;
 use capw::api::hypervisor::{Simulated, SimulatedDelays, WindowsHypervisor, WindowsHypervisorSpec};
+use capw::api::kubernetes_version::KubernetesVersion;
 use capw::api::name::{HostName, ProviderId, VmUuid};
 use capw::bootstrap::delivery::{Instance, build};
-use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
 use capw::hypervisor::DriverStep;
 use capw::hypervisor::drivers::{DriverSettings, Drivers};
@@ -119,7 +119,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         generation: 1,
         host_name: Some(host_name.clone()),
         provider_id: Some(ProviderId { hypervisor: "lab".to_owned(), vm }.to_string()),
-        kubernetes: KubernetesVersion::parse("v1.36.1").expect("a version"),
+        kubernetes: KubernetesVersion::supported("v1.36.1").expect("a version"),
         api_server_minor: None,
         endpoint: cp.server().trim_start_matches("https://").to_owned(),
         ca_hash: ca_hash(&ca_pem).expect("a CA"),

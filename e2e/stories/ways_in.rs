@@ -10,9 +10,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capw::api::bootstrap_config::{Channel, WindowsBootstrapConfigSpec};
+use capw::api::kubernetes_version::KubernetesVersion;
 use capw::api::name::{HostName, VmUuid};
 use capw::bootstrap::delivery::{Instance, SeedImage, build, config_drive, no_cloud};
-use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::read::Delivered;
 use capw::bootstrap::read::iso::Image;
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
@@ -35,7 +35,7 @@ fn facts(channel: Channel) -> BootstrapFacts {
         // Digits and an e: a careless YAML reader takes it for a number.
         host_name: Some(HostName::parse("123e4").expect("a host name")),
         provider_id: None,
-        kubernetes: KubernetesVersion::parse("v1.36.3").expect("a version"),
+        kubernetes: KubernetesVersion::supported("v1.36.3").expect("a version"),
         api_server_minor: None,
         endpoint: "api.example.com:6443".to_owned(),
         ca_pem: CA.to_owned(),

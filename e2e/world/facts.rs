@@ -1,8 +1,8 @@
 //! A machine to render without a cluster: default facts, where only version and specification matter.
 
 use capw::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use capw::api::kubernetes_version::KubernetesVersion;
 use capw::api::name::HostName;
-use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::{BootstrapFacts, ca_hash};
 
 /// A certificate that never changes.
@@ -16,7 +16,7 @@ pub fn facts(kubernetes: &str, spec: WindowsBootstrapConfigSpec) -> BootstrapFac
         generation: 1,
         host_name: Some(HostName::parse("win-1").expect("a host name")),
         provider_id: Some("windows://lab/5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into()),
-        kubernetes: KubernetesVersion::parse(kubernetes).expect("a version"),
+        kubernetes: KubernetesVersion::supported(kubernetes).expect("a version"),
         api_server_minor: None,
         endpoint: "api.example.com:6443".into(),
         ca_pem: CA.into(),

@@ -16,6 +16,7 @@ pub mod fit;
 pub mod hypervisor;
 mod kinds;
 pub mod kubeconfig;
+pub mod kubernetes_version;
 pub mod listing;
 pub mod machine;
 pub mod name;

@@ -165,12 +165,6 @@ pub fn mebibytes(value: &str) -> Result<u64, NameError> {
     value[..unit].parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(wrong)
 }
 
-/// Returns the minor of a version that a server reports, e.g. `v1.36.3-gke.100`; `None` if it is not a version of Kubernetes 1.x.
-pub fn minor(version: &str) -> Option<u32> {
-    let mut numbers = version.trim_start_matches('v').split('.');
-    (numbers.next() == Some("1")).then(|| numbers.next()?.trim_end_matches('+').parse().ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,13 +192,6 @@ mod tests {
         assert!(ProviderId::parse(&format!("windows://a-1.{}/{uuid}", "b".repeat(249))).is_ok());
         for bad in ["", "windows://", "windows://a", "windows:///x", "vsphere://a/b", "windows://lab/B0A3C9C6-0000-5000-8000-000000000000"] {
             assert!(ProviderId::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn servers_report_their_minor() {
-        for (version, expected) in [("v1.36.3", Some(36)), ("1.37", Some(37)), ("v1.33+", Some(33)), ("v2.1.0", None), ("", None), ("v1", None)] {
-            assert_eq!(minor(version), expected, "{version}");
         }
     }
 

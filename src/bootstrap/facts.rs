@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::secrets::Secrets;
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::name::HostName;
 
 /// The supported minors of Kubernetes 1.x (kubeadm v1beta4 starts with 1.31).
@@ -64,15 +65,6 @@ impl fmt::Debug for BootstrapFacts {
     }
 }
 
-/// A supported version of Kubernetes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KubernetesVersion {
-    pub minor: u32,
-    pub patch: u32,
-    /// The suffix: `-rc.1`, `+build`, or empty.
-    pub suffix: String,
-}
-
 /// The reason why a text is not a supported version.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum VersionError {
@@ -87,35 +79,22 @@ pub enum VersionError {
 }
 
 impl KubernetesVersion {
-    /// Parses `v1.36.3`; the `v` may be missing, as in `.status.version` of some control planes.
-    pub fn parse(value: &str) -> Result<Self, VersionError> {
-        let form = || VersionError::Form { value: value.into() };
-        let text = value.strip_prefix('v').unwrap_or(value);
-        let end = text.find(['-', '+']).unwrap_or(text.len());
-        let (numbers, suffix) = text.split_at_checked(end).ok_or_else(form)?;
-        let suffix_ok = suffix.chars().all(|c| c.is_ascii_alphanumeric() || ".-+".contains(c)) && suffix.len() != 1 && suffix.len() <= 64;
-        let mut parts = numbers.split('.').map(|part| {
-            let digits = !part.is_empty() && part.len() <= 4 && part.chars().all(|c| c.is_ascii_digit());
-            digits.then(|| part.parse::<u32>().ok()).flatten()
-        });
-        let (Some(Some(major)), Some(Some(minor)), Some(Some(patch)), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-            return Err(form());
-        };
-        if !suffix_ok {
-            return Err(form());
-        }
-        match (major, minor) {
-            (1, minor) if MINORS.contains(&minor) => Ok(Self { minor, patch, suffix: suffix.into() }),
+    /// Parses the version of a node: it has all three numbers, and a minor that this release supports.
+    pub fn supported(value: &str) -> Result<Self, VersionError> {
+        let version = Self::parse(value).filter(Self::is_of_a_release).ok_or_else(|| VersionError::Form { value: value.into() })?;
+        match (version.major, version.minor) {
+            (1, minor) if MINORS.contains(&minor) => Ok(version),
             (0, _) => Err(VersionError::TooOld { value: value.into() }),
             (1, minor) if minor < *MINORS.start() => Err(VersionError::TooOld { value: value.into() }),
             _ => Err(VersionError::TooNew { value: value.into() }),
         }
     }
-}
 
-impl fmt::Display for KubernetesVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v1.{}.{}{}", self.minor, self.patch, self.suffix)
+    /// Whether the version has a patch, and a suffix that a release can have.
+    fn is_of_a_release(&self) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
+        let is_suffix = self.suffix.starts_with(['-', '+']) && (2..=64).contains(&self.suffix.len()) && self.suffix.chars().all(plain);
+        self.patch.is_some() && (self.suffix.is_empty() || is_suffix)
     }
 }
 
@@ -127,7 +106,7 @@ mod tests {
     #[test]
     fn versions() {
         for (text, shown) in [("v1.36.3", "v1.36.3"), ("1.31.0", "v1.31.0"), ("v1.37.0-rc.1", "v1.37.0-rc.1"), ("v1.33.2+k3s1", "v1.33.2+k3s1")] {
-            assert_eq!(KubernetesVersion::parse(text).unwrap().to_string(), shown);
+            assert_eq!(KubernetesVersion::supported(text).unwrap().to_string(), shown);
         }
         for (text, why) in [
             ("", "expected e.g."),
@@ -142,7 +121,7 @@ mod tests {
             ("v1.38.0", "newer than v1.37"),
             ("v2.0.0", "newer than v1.37"),
         ] {
-            let error = KubernetesVersion::parse(text).unwrap_err().to_string();
+            let error = KubernetesVersion::supported(text).unwrap_err().to_string();
             assert!(error.contains(why) && error.starts_with("version: "), "{text}: {error}");
         }
     }
@@ -158,7 +137,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_version_text_panics(text in ".{0,40}") {
-            let _ = KubernetesVersion::parse(&text);
+            let _ = KubernetesVersion::supported(&text);
         }
     }
 }

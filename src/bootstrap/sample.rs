@@ -5,13 +5,14 @@ use secrecy::SecretString;
 
 use super::digest::ca_hash;
 use super::error::RenderError;
-use super::facts::{BootstrapFacts, KubernetesVersion};
+use super::facts::BootstrapFacts;
 use super::plan::Plan;
 use super::rendered::{Bootstrap, render};
 use crate::api::bootstrap_config::{
     CaBundleSource, Channel, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck,
     StepExitCodes, Steps, WindowsBootstrapConfigSpec, WindowsRelease,
 };
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::name::{HostName, ProviderId, VmUuid};
 
 /// The secret half of the token; tests search for it in all rendered data.
@@ -27,7 +28,7 @@ pub(crate) fn facts() -> BootstrapFacts {
         generation: 1,
         host_name: Some(HostName::parse("win-7k2fq").unwrap()),
         provider_id: Some(ProviderId { hypervisor: "lab".into(), vm: VmUuid::of("u") }.to_string()),
-        kubernetes: KubernetesVersion::parse("v1.36.3").unwrap(),
+        kubernetes: KubernetesVersion::supported("v1.36.3").unwrap(),
         api_server_minor: None,
         endpoint: "api.example.com:6443".into(),
         ca_pem: CA.into(),

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::delivery::archive::gzip;
 use super::delivery::read::Payload;
-use super::facts::{BootstrapFacts, KubernetesVersion};
+use super::facts::BootstrapFacts;
 use super::plan::{Kind, Plan, explain};
 use super::sample::{TOKEN_SECRET, any_node, facts, full, rendered};
 use super::{paths, render};
 use crate::api::bootstrap_config::{ContainerdLine, Encoding, File, Reserve, SecretKeyRef, Taint, TaintEffect, ValueSource, WindowsRelease};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::name::HostName;
 
 fn payload(facts: &BootstrapFacts) -> Payload {
@@ -25,7 +26,7 @@ fn text(payload: &Payload, path: &str) -> String {
 
 fn old() -> BootstrapFacts {
     let mut old = facts();
-    old.kubernetes = KubernetesVersion::parse("v1.32.4").unwrap();
+    old.kubernetes = KubernetesVersion::supported("v1.32.4").unwrap();
     old.host_name = None;
     old.provider_id = None;
     old.cpus = None;

@@ -22,7 +22,7 @@ use super::error::{ApiError, Retry};
 use super::gate::Gate;
 use super::keeping::Keeping;
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::name::minor;
+use crate::api::kubernetes_version::minor;
 use crate::causes::chain;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);

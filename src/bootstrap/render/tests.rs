@@ -6,8 +6,9 @@ use crate::api::bootstrap_config::{
     Argument, CloudProvider, Containerd, ContainerdLine, CredentialProvider, Download, Fallback, HYPER_V_HANDLER, HYPER_V_LABEL,
     ImageCredentialProvider, Mirror, Program, Registry, ServingCertificate, TokenAttributes, UtilityVm, WindowsRelease,
 };
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::bootstrap::delivery::read::Payload;
-use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::render;
 use crate::bootstrap::sample::{CA, facts};
 
@@ -74,7 +75,7 @@ fn payload(facts: &BootstrapFacts) -> Payload {
 #[test]
 fn a_node_with_every_field_set() {
     let mut old = everything();
-    old.kubernetes = KubernetesVersion::parse("v1.33.13").unwrap();
+    old.kubernetes = KubernetesVersion::supported("v1.33.13").unwrap();
     old.spec.windows_release = WindowsRelease::Server2019;
     old.spec.containerd.line = ContainerdLine::V1;
     for (name, facts) in [("1.36", everything()), ("1.33-containerd-1.7", old)] {

@@ -8,8 +8,8 @@ use secrecy::SecretString;
 
 use super::manifests::{Machine, Manifests};
 use crate::api::bootstrap_config::SecretUse;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
-use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::{BootstrapFacts, Secrets, ca_hash};
 
 /// A token that no cluster accepts.
@@ -60,7 +60,7 @@ impl Given {
             generation: 1,
             host_name: windows.map(|spec| HostName::choose(&machine.name, vm, spec.host_name)).transpose().map_err(|e| at(&e))?,
             provider_id: windows.map(|_| ProviderId { hypervisor: hypervisor.to_owned(), vm }.to_string()),
-            kubernetes: KubernetesVersion::parse(version).map_err(|e| at(&e))?,
+            kubernetes: KubernetesVersion::supported(version).map_err(|e| at(&e))?,
             api_server_minor: manifests.api_server_minor(),
             endpoint: self.endpoint.clone().or_else(|| manifests.endpoint()).unwrap_or_else(|| PLACEHOLDER_ENDPOINT.into()),
             ca_hash: ca_hash(&ca_pem).map_err(|e| format!("--ca-file: {e}"))?,

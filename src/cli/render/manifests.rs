@@ -11,8 +11,8 @@ use crate::api::bootstrap_config::{
 };
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::ComponentsMode;
+use crate::api::kubernetes_version::minor;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
-use crate::api::name::minor;
 use crate::api::pool::{WindowsNodePool, WindowsNodePoolSpec};
 use crate::cli::documents::{at, documents, secret, text, typed};
 

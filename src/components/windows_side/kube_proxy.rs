@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::network::Network;
 use crate::api::bootstrap_config::DSR_WITHOUT_GATE;
-use crate::api::name::minor;
+use crate::api::kubernetes_version::minor;
 use crate::components::linux_side::KubeProxy;
 
 /// The ClusterRole that every API server creates.

@@ -16,7 +16,7 @@ use super::{data_secret, secret_values};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::Endpoint;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::name::minor;
+use crate::api::kubernetes_version::minor;
 use crate::bootstrap::{self, RenderError};
 use crate::engine::outcome::{Outcome, ReconcileError};
 use crate::kube_api::workload::{Workload, WorkloadError};

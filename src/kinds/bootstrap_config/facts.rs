@@ -6,8 +6,9 @@ use secrecy::SecretString;
 use crate::api::bootstrap_config::{Taint, TaintEffect, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::capi::{CidrBlocks, Endpoint};
 use crate::api::components::UNVERIFIED_TAINT;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::machine::WindowsMachine;
-use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::bootstrap::{self, RenderError, Secrets};
 use crate::domain::identity::{future_provider_id, host_name};
@@ -52,7 +53,7 @@ impl Sources<'_> {
                 self.request.name
             )));
         };
-        let kubernetes = KubernetesVersion::parse(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
+        let kubernetes = KubernetesVersion::supported(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
         let Some(ca_pem) = self.workload.ca_pem.clone() else {
             return Err(wrong(format!(
                 "the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster",

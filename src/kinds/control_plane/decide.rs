@@ -6,6 +6,7 @@ use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
+use crate::api::kubernetes_version::without_suffix;
 use crate::domain::decision::Decision;
 use crate::domain::gate::{has_finalizer, paused, paused_condition};
 
@@ -165,9 +166,9 @@ fn version_reached(wanted: Option<&str>, answered: &str) -> Desired {
 /// The version in the form that Cluster API compares with `spec.version` and with the version of Machines. Cluster API sorts `v1.35.2-eks-1a2b3c`
 /// before `v1.35.2`, and treats a control plane with a lower version than the desired one as being upgraded, without end.
 pub(super) fn comparable(answered: &str, wanted: Option<&str>) -> String {
-    let release = answered.split(['-', '+']).next().unwrap_or(answered);
+    let release = without_suffix(answered);
     match wanted {
-        Some(wanted) if wanted == answered || wanted.split(['-', '+']).next() == Some(release) => wanted.to_owned(),
+        Some(wanted) if wanted == answered || without_suffix(wanted) == release => wanted.to_owned(),
         _ => release.to_owned(),
     }
 }

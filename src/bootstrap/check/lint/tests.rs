@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::findings::Findings;
 use super::{check, node};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::bootstrap_config::{Argument, Channel, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
 use crate::bootstrap::error::RenderError;
-use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::finding::LintFinding;
 use crate::bootstrap::render::Documents;
 use crate::bootstrap::render::kubelet::surface;
@@ -16,7 +17,7 @@ use crate::bootstrap::sample::facts;
 
 fn at(minor: u32) -> BootstrapFacts {
     let mut facts = facts();
-    facts.kubernetes = KubernetesVersion::parse(&format!("v1.{minor}.0")).unwrap();
+    facts.kubernetes = KubernetesVersion::supported(&format!("v1.{minor}.0")).unwrap();
     facts
 }
 
