@@ -13,7 +13,8 @@
 //!                    │ └──────┬──┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
 //!                components                              pure: objects of a cluster → its pod network, the obstacles for Windows nodes, the provider
-//!                    └──── vm, api, causes, guards       pure types; registry: values that are shared by key
+//!                    └──── vm, api, causes, guards       pure types; registry: values that are shared by key;
+//!                                                         request_info: what a request asks an API server for
 //! ```
 //!
 //! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. The top of each kind's `mod.rs` lists what its passes
@@ -37,6 +38,7 @@ pub mod kinds;
 pub mod kube_api;
 pub mod operator;
 mod registry;
+pub mod request_info;
 pub mod telemetry;
 pub mod vm;
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
 
 use super::metrics::Metrics;
+use crate::request_info::RequestInfo;
 
 /// The longest wait for a turn. A later request is not sent: its caller gives up after 20 s, and the answer takes time too. Without this limit,
 /// abandoned requests would take the turns of later ones.
@@ -92,7 +93,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (verb, resource) = describe(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
+        let (verb, resource) = RequestInfo::of(&request).map_or_else(|| ("get", "nonresource".to_owned()), |info| (info.verb, info.full_resource()));
         let settings = self.settings.clone();
         let turn = match settings.rate.turn(Instant::now()) {
             Ok(turn) => turn,
@@ -110,63 +111,22 @@ where
     }
 }
 
-/// Returns the verb and resource of a request as the audit log names them, e.g. `get`, `leases.coordination.k8s.io`.
-fn describe(method: &Method, path: &str, query: &str) -> (&'static str, String) {
-    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
-    let (group, rest) = match parts.as_slice() {
-        ["api", _version, rest @ ..] => ("", rest),
-        ["apis", group, _version, rest @ ..] => (*group, rest),
-        _ => return ("get", "nonresource".into()),
-    };
-    let (resource, name, subresource) = match rest {
-        ["namespaces", _namespace, resource, tail @ ..] => (*resource, tail.first(), tail.get(1)),
-        [resource, tail @ ..] => (*resource, tail.first(), tail.get(1)),
-        [] => return ("get", "nonresource".into()),
-    };
-    let watch = query.split('&').any(|q| q == "watch=true" || q == "watch=1");
-    let verb = match (method.as_str(), name) {
-        ("GET", _) if watch => "watch",
-        ("GET", Some(_)) => "get",
-        ("GET", None) => "list",
-        ("POST", _) => "create",
-        ("PUT", _) => "update",
-        ("PATCH", _) => "patch",
-        ("DELETE", Some(_)) => "delete",
-        ("DELETE", None) => "deletecollection",
-        _ => "other",
-    };
-    let mut text = resource.to_owned();
-    if !group.is_empty() {
-        text = format!("{text}.{group}");
-    }
-    if let Some(subresource) = subresource {
-        text = format!("{text}/{subresource}");
-    }
-    (verb, text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tower::ServiceExt;
 
-    #[test]
-    fn requests_are_named_as_the_audit_log_does() {
-        let of = |method: Method, path: &str, query: &str| {
-            let (verb, resource) = describe(&method, path, query);
-            format!("{verb} {resource}")
-        };
-        let group = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1";
-        assert_eq!(of(Method::GET, "/api/v1/namespaces/lab/secrets/a", ""), "get secrets");
-        assert_eq!(of(Method::GET, "/api/v1/nodes", "&watch=true&x=1"), "watch nodes");
-        assert_eq!(of(Method::GET, &format!("{group}/windowsmachines"), "limit=500"), "list windowsmachines.infrastructure.cluster.x-k8s.io");
-        assert_eq!(
-            of(Method::PATCH, &format!("{group}/namespaces/lab/windowsmachines/a/status"), ""),
-            "patch windowsmachines.infrastructure.cluster.x-k8s.io/status"
-        );
-        assert_eq!(of(Method::DELETE, "/api/v1/namespaces/lab/secrets/a", ""), "delete secrets");
-        assert_eq!(of(Method::GET, "/version", ""), "get nonresource");
-        assert_eq!(of(Method::GET, "/api/v1/namespaces/lab", ""), "get namespaces");
+    #[tokio::test]
+    async fn requests_are_counted_by_verb_and_resource() {
+        let metrics = Metrics::default();
+        let counted = Counted { metrics: metrics.clone(), rate: Rate::new(0, 1), cluster: "management" };
+        for uri in ["/apis/coordination.k8s.io/v1/namespaces/lab/leases/a", "/version"] {
+            let server = tower::service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new(())) });
+            counted.layer(server).oneshot(Request::get(uri).body(()).unwrap()).await.unwrap();
+        }
+        for labels in ["verb=\"get\",resource=\"leases.coordination.k8s.io\",code=\"200\"", "verb=\"get\",resource=\"nonresource\",code=\"200\""] {
+            assert!(metrics.text().contains(&format!("capw_api_requests_total{{cluster=\"management\",{labels}}} 1")), "{labels}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

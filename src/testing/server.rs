@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use crate::kube_api::mock::{Exchange, step};
 use crate::kube_api::workload::Workload;
 use crate::kube_api::workloads::Connect;
+use crate::request_info::RequestInfo;
 
 #[derive(Default)]
 pub struct Server {
@@ -122,11 +123,7 @@ impl Server {
 
     /// Returns the objects of a kind, if the path is the path of a list.
     fn list(&self, path: &str, query: &str) -> Option<Value> {
-        let of_version = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/apis/")?.splitn(3, '/').nth(2))?;
-        let plural = match of_version.split('/').collect::<Vec<_>>()[..] {
-            [plural] | ["namespaces", _, plural] => plural,
-            _ => return None,
-        };
+        let plural = RequestInfo::parse(&Method::GET, path, query).filter(|info| info.verb == "list")?.resource;
         let (root, selector) = (path.strip_suffix(plural)?, "fieldSelector=metadata.name%3D");
         let named = query.split('&').find_map(|part| part.strip_prefix(selector));
         let is_of = |key: &str| {

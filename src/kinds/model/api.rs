@@ -21,6 +21,7 @@ use tower::Layer;
 
 use super::plan::{Fault, Plan};
 use crate::kube_api::limits::Limits;
+use crate::request_info::RequestInfo;
 
 /// Group and version with resource, namespace and name.
 type Key = (String, String, String);
@@ -109,8 +110,8 @@ impl Api {
         let (parts, body) = request.into_parts();
         let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or(Value::Null);
         let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
-        if query.contains("watch=true") {
-            return Ok(self.watch(&path, &query));
+        if let Some(info) = RequestInfo::parse(&parts.method, &path, &query).filter(|info| info.verb == "watch") {
+            return Ok(self.watch(key(&info).0, &query));
         }
         let request = format!("{} {path} {cluster}", parts.method);
         let fault = {
@@ -145,9 +146,8 @@ impl Api {
         }
     }
 
-    fn watch(&self, path: &str, query: &str) -> Answer {
+    fn watch(&self, resource: String, query: &str) -> Answer {
         let mut store = self.store.lock();
-        let (resource, ..) = read(path);
         let from = query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")).and_then(|v| v.parse().ok()).unwrap_or(0);
         let (sender, receiver): (_, UnboundedReceiver<Bytes>) = unbounded();
         for (version, key, kind, object) in &store.history {
@@ -167,19 +167,11 @@ impl Api {
     }
 }
 
-/// Parses a path into resource with group and version, namespace, name and subresource.
-pub fn read(path: &str) -> (String, String, String, String) {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let (version, rest) = if parts[0] == "api" { (&parts[..2], &parts[2..]) } else { (&parts[..3], &parts[3..]) };
-    let version = version.join("/");
-    let text = |at: Option<&&str>| at.map(|text| (*text).to_owned()).unwrap_or_default();
-    match rest {
-        ["namespaces", namespace, resource, tail @ ..] => {
-            (format!("{version}/{resource}"), (*namespace).to_owned(), text(tail.first()), text(tail.get(1)))
-        }
-        [resource, tail @ ..] => (format!("{version}/{resource}"), String::new(), text(tail.first()), text(tail.get(1))),
-        [] => (version, String::new(), String::new(), String::new()),
-    }
+/// Returns the place of an object in the store.
+fn key(info: &RequestInfo<'_>) -> Key {
+    let group = if info.group.is_empty() { "api".to_owned() } else { format!("apis/{}", info.group) };
+    let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
+    (format!("{group}/{}/{}", info.version, info.resource), text(info.namespace), text(info.name))
 }
 
 fn event(kind: &str, object: &Value) -> Bytes {
@@ -218,22 +210,21 @@ impl Store {
             return Ok(json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "",
                 "goVersion": "", "compiler": "", "platform": ""}));
         }
-        let (resource, namespace, name, sub) = read(path);
-        if resource.starts_with("apis/cluster.x-k8s.io/") {
+        if path.starts_with("/apis/cluster.x-k8s.io/") {
             return Err((404, "NotFound"));
         }
-        if resource.split('/').count() == 3 && resource.starts_with("apis/") {
+        let Some(info) = RequestInfo::parse(method, path, query) else {
             // Discovery of a group.
             let all = ["windowsmachines", "windowsnodepools", "windowshypervisors", "windowsbootstrapconfigs", "windowsbootstrapconfigtemplates"];
             let resources: Vec<Value> =
                 all.iter().map(|name| json!({"name": name, "singularName": "", "namespaced": true, "kind": "K", "verbs": []})).collect();
             return Ok(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "x/v1", "resources": resources}));
-        }
-        let key = (resource.clone(), namespace, name);
+        };
+        let (key, sub) = (key(&info), info.subresource.unwrap_or_default());
         match *method {
             Method::GET if key.2.is_empty() => Ok(self.list(&key, query)),
             Method::GET => self.objects.get(&key).cloned().ok_or((404, "NotFound")),
-            Method::POST if resource.ends_with("/events") => Ok(body),
+            Method::POST if info.resource == "events" => Ok(body),
             Method::POST => {
                 let key = (key.0, key.1, body["metadata"]["name"].as_str().unwrap_or_default().to_owned());
                 if self.objects.contains_key(&key) { Err((409, "AlreadyExists")) } else { Ok(self.create(key, body, now)) }
@@ -241,7 +232,7 @@ impl Store {
             Method::PATCH if query.contains("fieldManager") && sub.is_empty() && !self.objects.contains_key(&key) && body["kind"] != Value::Null => {
                 Ok(self.create(key, body, now))
             }
-            Method::PATCH | Method::PUT => self.change(&key, &sub, method, body),
+            Method::PATCH | Method::PUT => self.change(&key, sub, method, body),
             Method::DELETE => {
                 let had = self.objects.get(&key).cloned().ok_or((404, "NotFound"))?;
                 let wanted = &body["preconditions"];

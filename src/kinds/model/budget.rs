@@ -3,32 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::api::read;
 use super::life::in_paused_time;
 use super::mutations::POST_MACHINE;
 use super::plan::Plan;
 use super::world::{Cost, World};
+use crate::request_info::RequestInfo;
 
 /// Cluster, verb and resource of a request, without the name of the object.
 fn kind(request: &str) -> String {
     let [method, path, cluster] = request.split(' ').collect::<Vec<_>>()[..] else { panic!("{request}") };
-    if path == "/version" {
-        return format!("{cluster:10} get    {path}");
-    }
-    let (resource, _, name, subresource) = read(path);
-    let is_discovery = resource.starts_with("apis/") && resource.split('/').count() == 3;
-    let verb = match method {
-        "GET" if name.is_empty() && !is_discovery => "list",
-        "GET" => "get",
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        _ => panic!("{request}"),
-    };
-    let resource = if is_discovery { path } else { resource.rsplit('/').next().unwrap() };
-    let separator = if subresource.is_empty() { "" } else { "/" };
-    format!("{cluster:10} {verb:6} {resource}{separator}{subresource}")
+    let method = method.parse().unwrap();
+    let Some(info) = RequestInfo::parse(&method, path, "") else { return format!("{cluster:10} get    {path}") };
+    let separator = if info.subresource.is_some() { "/" } else { "" };
+    format!("{cluster:10} {:6} {}{separator}{}", info.verb, info.resource, info.subresource.unwrap_or_default())
 }
 
 /// The count of each kind, below the total count.
