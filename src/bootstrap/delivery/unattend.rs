@@ -8,11 +8,11 @@ use std::fmt;
 
 use secrecy::ExposeSecret;
 
-use self::parts::Element;
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
+use crate::xml::element;
 
 /// The script that waits for the end of Setup, finds the drive and runs its script. Images that are not sysprepped contain it already.
 pub const FIRST_BOOT: &str = include_str!("../runner/capw-firstboot.ps1");
@@ -48,23 +48,23 @@ pub(in crate::bootstrap) fn answer(facts: &BootstrapFacts) -> Result<Option<Answ
         Some(from) => Some(product_key(facts.secrets.text("spec.unattend.productKeyFrom", &from.secret_key_ref)?)?),
         None => None,
     };
-    let mut specialize = Element::component("Microsoft-Windows-Shell-Setup");
+    let mut specialize = parts::component("Microsoft-Windows-Shell-Setup");
     if let Some(name) = &facts.host_name {
-        specialize = specialize.with(Element::text("ComputerName", name.as_str()));
+        specialize = specialize.with(element("ComputerName").text(name.as_str()));
     }
     if let Some(key) = key {
-        specialize = specialize.with(Element::text("ProductKey", key));
+        specialize = specialize.with(element("ProductKey").text(key));
     }
     // The time zone must be set before the bootstrap checks the clock.
-    specialize = specialize.with(Element::text("TimeZone", &unattend.time_zone));
-    let activation = Element::component("Microsoft-Windows-Security-SPP-UX")
-        .with(Element::text("SkipAutoActivation", if key.is_some() { "false" } else { "true" }));
+    specialize = specialize.with(element("TimeZone").text(&unattend.time_zone));
+    let activation =
+        parts::component("Microsoft-Windows-Security-SPP-UX").with(element("SkipAutoActivation").text(if key.is_some() { "false" } else { "true" }));
     let deployment = parts::command("Hand over to capw", &parts::run_from_drive(FIRST_BOOT_NAME, options(given.is_none())));
-    let international = parts::languages(Element::component("Microsoft-Windows-International-Core"), &unattend.locale, &unattend.locale);
+    let international = parts::languages(parts::component("Microsoft-Windows-International-Core"), &unattend.locale, &unattend.locale);
     let first_start = parts::first_start(&given.map_or_else(|| random(facts), str::to_owned));
     let text = parts::document([
-        Element::pass("specialize").with(deployment).with(activation).with(specialize),
-        Element::pass("oobeSystem").with(international).with(first_start),
+        parts::pass("specialize").with(deployment).with(activation).with(specialize),
+        parts::pass("oobeSystem").with(international).with(first_start),
     ]);
     Ok(Some(AnswerFile(text.into_bytes())))
 }
