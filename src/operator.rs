@@ -105,11 +105,20 @@ pub enum OperatorError {
     LeadershipLost(String),
 }
 
+/// What the process tells about itself.
+#[derive(Clone, Default)]
+struct Telemetry {
+    metrics: Metrics,
+    readiness: Readiness,
+    passes: Passes,
+}
+
 /// Runs until SIGTERM or SIGINT. Then it takes no new work, lets passes finish and releases the lease.
 pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let [stop, _] = stop_on_signals()?;
     read_schemas();
-    let (metrics, readiness, passes) = (Metrics::default(), Readiness::default(), Passes::default());
+    let telemetry = Telemetry::default();
+    let Telemetry { metrics, readiness, passes } = telemetry.clone();
     readiness.expect(START);
     let probes = listen(settings.health_address).await.map_err(OperatorError::Listen)?;
     let scrapes = listen(settings.diagnostics_address).await.map_err(OperatorError::Listen)?;
@@ -132,7 +141,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let end = CancellationToken::new();
     let handle = ServiceHandle::default();
     let mut servers = vec![
-        tokio::spawn(serve_probes(probes, readiness.clone(), passes.clone(), end.clone())).abort_handle(),
+        tokio::spawn(serve_probes(probes, readiness, passes, end.clone())).abort_handle(),
         tokio::spawn(diagnostics::serve(scrapes, metrics.clone(), authorize, end.clone())).abort_handle(),
     ];
     let serves = autoscaler.is_some();
@@ -143,10 +152,9 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
         Lease::new(own.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
     });
     let own_cluster = settings.own_cluster.clone().unwrap_or_else(|| Namespaces::one(&namespace));
-    let probed = (readiness.clone(), passes);
-    let work = work(settings, own_cluster, client, metrics.clone(), probed, stop.clone(), serves.then(|| handle.clone()));
+    let work = work(settings, own_cluster, client, telemetry.clone(), stop.clone(), serves.then(|| handle.clone()));
     let result = match lease {
-        Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
+        Some(lease) => lead(lease, work, &telemetry, &stop).await,
         None => {
             metrics.leader(true);
             work.await;
@@ -165,26 +173,20 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
 }
 
 /// Works while this process holds the lease.
-async fn lead(
-    mut lease: Lease,
-    work: impl Future<Output = ()>,
-    metrics: &Metrics,
-    readiness: &Readiness,
-    stop: &CancellationToken,
-) -> Result<(), OperatorError> {
+async fn lead(mut lease: Lease, work: impl Future<Output = ()>, telemetry: &Telemetry, stop: &CancellationToken) -> Result<(), OperatorError> {
     // A process that waits for its turn is ready to take over.
-    readiness.met(START);
+    telemetry.readiness.met(START);
     tokio::select! {
         () = lease.acquire() => {}
         () = stop.cancelled() => return Ok(()),
     }
     tracing::info!("became leader");
-    metrics.leader(true);
+    telemetry.metrics.leader(true);
     tokio::select! {
         why = lease.hold() => return Err(OperatorError::LeadershipLost(why)),
         () = work => {}
     }
-    metrics.leader(false);
+    telemetry.metrics.leader(false);
     match timeout(RELEASE, lease.release()).await {
         Ok(Ok(())) => tracing::info!("released the lease"),
         Ok(Err(error)) => tracing::warn!(%error, "failed to release the lease; it will expire"),
@@ -198,8 +200,7 @@ async fn work(
     settings: Settings,
     own_cluster: Namespaces,
     client: Client,
-    metrics: Metrics,
-    (readiness, passes): (Readiness, Passes),
+    Telemetry { metrics, readiness, passes }: Telemetry,
     stop: CancellationToken,
     autoscaler: Option<ServiceHandle>,
 ) {

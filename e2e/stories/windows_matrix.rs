@@ -15,7 +15,7 @@ use capw::bootstrap::read::Payload;
 use capw::bootstrap::{BootstrapFacts, paths, render};
 use serde_json::{Value, json};
 
-use self::judge::Judge;
+use self::judge::{Judge, Kubelet};
 use self::networks::judge_networks;
 use crate::world::facts::facts;
 use crate::world::{step, wine};
@@ -83,12 +83,15 @@ fn windows_matrix() {
                     if news(format!("kubeadm {version}"), join.clone()) {
                         judge.join(version, &join, &what);
                     }
-                    let (configuration, flags) = (kubelet_configuration(&cluster, &payload), flags(&payload, "kubelet", paths::KUBELET));
-                    let variables = variables(&payload, "kubelet");
-                    if news(format!("kubelet {version}"), format!("{configuration}{flags:?}{variables:?}")) {
-                        judge.kubelet(version, &configuration, &flags, &variables, &payload, &what);
+                    let kubelet = Kubelet {
+                        configuration: kubelet_configuration(&cluster, &payload),
+                        flags: flags(&payload, "kubelet", paths::KUBELET),
+                        variables: variables(&payload, "kubelet"),
+                    };
+                    if news(format!("kubelet {version}"), format!("{kubelet:?}")) {
+                        judge.kubelet(version, &kubelet, &payload, &what);
                     }
-                    let (toml, variables) = (text(&payload, paths::CONTAINERD_CONFIG), self::variables(&payload, "containerd"));
+                    let (toml, variables) = (text(&payload, paths::CONTAINERD_CONFIG), variables(&payload, "containerd"));
                     if news(format!("containerd {containerd}"), toml.clone()) {
                         judge.containerd(containerd, &toml, &what);
                     }
@@ -96,8 +99,7 @@ fn windows_matrix() {
                         judge.containerd_starts(containerd, &toml, &variables, &what);
                     }
                     if spec.get("kubeProxy").is_some() {
-                        let (configuration, flags) =
-                            (text(&payload, paths::KUBE_PROXY_CONFIG), self::flags(&payload, "kube-proxy", paths::KUBE_PROXY));
+                        let (configuration, flags) = (text(&payload, paths::KUBE_PROXY_CONFIG), flags(&payload, "kube-proxy", paths::KUBE_PROXY));
                         if news(format!("kube-proxy {version}"), format!("{configuration}{flags:?}")) {
                             judge.kube_proxy(version, paths::KUBE_PROXY_CONFIG, &configuration, &flags, &what);
                         }

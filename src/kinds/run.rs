@@ -21,7 +21,7 @@ use crate::engine::caches::Caches;
 use crate::engine::controller::ControllerLoop;
 use crate::engine::management::{Clock, Management, NewTokenSecret};
 use crate::engine::roles::Roles;
-use crate::engine::triggers::{Receiver, Requested, Requests};
+use crate::engine::triggers::{Receiver, Requested};
 use crate::engine::watch::{Watch, Watching};
 use crate::engine::workload_clusters::WorkloadClusters;
 use crate::hypervisor::drivers::Drivers;
@@ -48,8 +48,9 @@ pub struct Parts {
 pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watching: &Watching) {
     let Parts { cluster, workloads, events, drivers, clock, new_token_secret, approve_serving_certificates, image, autoscaler } = parts;
     let management = Arc::new(Management { cluster, events, written: controllers.written.clone(), clock });
-    let (requests, requested) = Requests::new();
-    let shared = &Shared::new(management, workloads, drivers, Caches::start(watching, roles), requests, approve_serving_certificates, image);
+    let caches = Caches::start(watching, roles);
+    let (shared, requested) = Shared::new(management, workloads, drivers, caches, approve_serving_certificates, image);
+    let shared = &shared;
     tokio::select! {
         () = shared.caches.ready() => {}
         () = controllers.stop.cancelled() => return,

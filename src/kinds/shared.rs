@@ -10,7 +10,7 @@ use crate::engine::made_secrets::MadeSecrets;
 use crate::engine::management::{Management, NewTokenSecret};
 use crate::engine::nodes::Nodes;
 use crate::engine::owners::Owners;
-use crate::engine::triggers::Requests;
+use crate::engine::triggers::{Requested, Requests};
 use crate::engine::unreadable_reports::report_all;
 use crate::engine::watch::{Selection, Watch};
 use crate::engine::workload_clusters::{WatchContext, WorkloadClusters};
@@ -31,15 +31,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Returns the objects, and the passes that they request.
     pub fn new(
         management: Arc<Management>,
         workloads: Workloads,
         drivers: Arc<Drivers>,
         caches: Caches,
-        requests: Requests,
         approve_serving_certificates: bool,
         image: Option<String>,
-    ) -> Self {
+    ) -> (Self, Requested) {
+        let (requests, requested) = Requests::new();
         let (caches, nodes) = (Arc::new(caches), Arc::new(Nodes::default()));
         let owners = Owners::new(caches.clone(), nodes.clone());
         let context = WatchContext {
@@ -52,7 +53,7 @@ impl Shared {
         };
         let clusters = WorkloadClusters::new(workloads, context);
         let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default(), logins: Arc::default() };
-        Self { management, caches, owners, clusters, hypervisors, made_secrets: Arc::default(), requests, image }
+        (Self { management, caches, owners, clusters, hypervisors, made_secrets: Arc::default(), requests, image }, requested)
     }
 
     pub async fn unreadable<K: Kind>(&self, controllers: &ControllerLoop, watch: &Watch<K>) {

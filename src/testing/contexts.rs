@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::namespaces::Namespaces;
 use crate::engine::caches::Caches;
 use crate::engine::management::Management;
-use crate::engine::triggers::{Requested, Requests};
+use crate::engine::triggers::Requested;
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::kinds::shared::Shared;
 use crate::kube_api::cluster::Cluster;
@@ -52,13 +52,11 @@ pub fn shared_asked(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, conn
         written: Default::default(),
         clock: Arc::new(move || Timestamp::from_second(time.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
     });
-    let (requests, requested) = Requests::new();
-    let shared = Shared::new(
+    let (shared, requested) = Shared::new(
         management,
         Workloads::connected(cluster, connect, Namespaces::All),
         Arc::new(Drivers::new(settings)),
         caches,
-        requests,
         true,
         Some("registry.example.com/capw:v0".into()),
     );

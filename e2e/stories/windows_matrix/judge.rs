@@ -30,6 +30,15 @@ const BOOTED: &str = "containerd successfully booted";
 const CONTAINERD: &str = r"C:\config.toml";
 const PROXY_OUT: &str = r"C:\kube-proxy-out.yaml";
 
+/// What the kubelet of a payload starts with.
+#[derive(Debug)]
+pub struct Kubelet {
+    /// The cluster's configuration with our patch.
+    pub configuration: Value,
+    pub flags: Vec<String>,
+    pub variables: Vec<(String, String)>,
+}
+
 /// A Wine prefix with the programs of all versions.
 pub struct Judge {
     home: tempfile::TempDir,
@@ -115,9 +124,9 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
     }
 
     /// The kubelet checks flags and configuration, and then ends because there is no cluster to join.
-    pub fn kubelet(&self, version: &str, configuration: &Value, flags: &[String], variables: &[(String, String)], payload: &Payload, what: &str) {
+    pub fn kubelet(&self, version: &str, kubelet: &Kubelet, payload: &Payload, what: &str) {
         // JSON is YAML.
-        self.write(paths::KUBELET_CONFIG, &configuration.to_string());
+        self.write(paths::KUBELET_CONFIG, &kubelet.configuration.to_string());
         self.write(paths::CLUSTER_CA, CA);
         fs::create_dir_all(self.prefix().join("drive_c/var/lib/kubelet-pki")).expect("the directory is made");
         for item in &payload.plan.items {
@@ -131,8 +140,8 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
                 _ => {}
             }
         }
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let (_, said) = self.run("kubelet", version, &flags, variables);
+        let flags: Vec<&str> = kubelet.flags.iter().map(String::as_str).collect();
+        let (_, said) = self.run("kubelet", version, &flags, &kubelet.variables);
         assert!(said.contains("unable to load bootstrap kubeconfig"), "the kubelet {version} did not come as far as joining with {what}:\n{said:?}");
         let said: String = said.lines().filter(|line| !line.contains("FLAG: --")).map(|line| format!("{line}\n")).collect();
         faultless(&said);

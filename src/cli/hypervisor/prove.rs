@@ -57,6 +57,14 @@ struct Stops {
     at_once: CancellationToken,
 }
 
+/// A run, and what it runs with.
+#[derive(Clone, Copy)]
+struct Running<'a> {
+    run: &'a Run,
+    objects: &'a Objects,
+    stops: &'a Stops,
+}
+
 impl Prove {
     /// Returns the table, and whether all cases passed.
     pub fn run(&self) -> Result<(String, bool), String> {
@@ -78,7 +86,7 @@ impl Prove {
     async fn answer(&self, stops: &Stops) -> Result<(String, bool), String> {
         let objects = Objects::read(&self.files)?;
         match &self.remove {
-            Some(run) => self.remove(run, &objects, stops).await,
+            Some(run) => self.remove(Running { run, objects: &objects, stops }).await,
             None => self.prove(&objects, stops).await,
         }
     }
@@ -93,13 +101,14 @@ impl Prove {
         }
         let run: Run = operator::random_text(LENGTH).parse()?;
         say(&format!("run {run}: its VMs are named prove-{run}-…, with the mark of the cluster {}; Ctrl-C removes them and ends", run.cluster()));
+        let running = Running { run: &run, objects, stops };
         let mut sections = Vec::new();
         for (hypervisor, machines) in machines {
             for (machine, spec) in machines {
                 say(&format!("{}, {machine}", name(hypervisor)));
                 let image = spec.image.clone();
                 let proven = async |bench: &Bench<'_>| (prove::prove(bench).await, bench.endpoint.get().cloned());
-                let (outcomes, endpoint) = self.at(hypervisor, spec, objects, &run, stops, proven).await?;
+                let (outcomes, endpoint) = self.at(running, hypervisor, spec, proven).await?;
                 let driver = hypervisor.spec.driver().unwrap_or("none");
                 sections.push(Section { hypervisor: name(hypervisor), driver, endpoint, machine, image, outcomes });
             }
@@ -114,13 +123,13 @@ impl Prove {
         Ok((table(&findings) + &remedy, sections.iter().all(Section::is_good)))
     }
 
-    async fn remove(&self, run: &Run, objects: &Objects, stops: &Stops) -> Result<(String, bool), String> {
+    async fn remove(&self, running: Running<'_>) -> Result<(String, bool), String> {
         let mut findings = Vec::new();
-        for hypervisor in &objects.hypervisors {
+        for hypervisor in &running.objects.hypervisors {
             let removed = async |bench: &Bench<'_>| prove::remove(bench).await;
-            let left = self.at(hypervisor, spec_of("removal", &machine_of("none")?)?, objects, run, stops, removed).await?;
+            let left = self.at(running, hypervisor, spec_of("removal", &machine_of("none")?)?, removed).await?;
             let ok = left.is_none();
-            let message = left.unwrap_or_else(|| format!("nothing is left of run {run}"));
+            let message = left.unwrap_or_else(|| format!("nothing is left of run {}", running.run));
             findings.push(Finding { hypervisor: name(hypervisor), check: "removal".into(), ok, reason: None, message });
         }
         Ok((table(&findings), findings.iter().all(|finding| finding.ok)))
@@ -129,11 +138,9 @@ impl Prove {
     /// Runs work on one hypervisor, unless the user stops at once.
     async fn at<T>(
         &self,
+        Running { run, objects, stops }: Running<'_>,
         hypervisor: &WindowsHypervisor,
         spec: VmSpec,
-        objects: &Objects,
-        run: &Run,
-        stops: &Stops,
         work: impl AsyncFnOnce(&Bench<'_>) -> T,
     ) -> Result<T, String> {
         let (login, ledger) = (objects.login(hypervisor), Ledger::default());
