@@ -55,7 +55,7 @@ pub trait Driver: Send + Sync {
 
     /// Moves a machine that does not need its seed any more towards "its seed is detached". The machine keeps running, and
     /// [`Driver::advance`] does not attach the seed again. [`DriverError::Invalid`] explains why a hypervisor cannot detach the seed.
-    async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
+    async fn detach(&self, key: &MachineKey, journal: &Journal) -> Result<DriverStep, DriverError>;
 
     /// Moves the machine towards "nothing left". Reads the owner mark again before it destroys anything.
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;

@@ -56,8 +56,9 @@ impl Machine {
     /// Runs one pass towards a VM without its seed.
     pub async fn detach(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
         let journal = self.journal();
-        let observed = driver.observe(&self.key, &journal).await?;
-        let step = driver.detach(&self.key, &journal, &observed).await?;
+        // Every pass observes first.
+        driver.observe(&self.key, &journal).await?;
+        let step = driver.detach(&self.key, &journal).await?;
         self.stored(&journal, step)
     }
 

@@ -158,8 +158,8 @@ impl Driver for ObservedDriver {
         self.change("advance", key, self.inner.advance(key, &self.translated(spec), seed, journal, observed)).await
     }
 
-    async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        self.change("detach", key, self.inner.detach(key, journal, observed)).await
+    async fn detach(&self, key: &MachineKey, journal: &Journal) -> Result<DriverStep, DriverError> {
+        self.change("detach", key, self.inner.detach(key, journal)).await
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
@@ -208,7 +208,7 @@ mod tests {
         async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
             Ok(DriverStep::Done)
         }
-        async fn detach(&self, _: &MachineKey, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+        async fn detach(&self, _: &MachineKey, _: &Journal) -> Result<DriverStep, DriverError> {
             Ok(DriverStep::Done)
         }
         async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {

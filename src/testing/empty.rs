@@ -59,7 +59,7 @@ impl Driver for Empty {
         Ok(DriverStep::Done)
     }
 
-    async fn detach(&self, _: &MachineKey, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+    async fn detach(&self, _: &MachineKey, _: &Journal) -> Result<DriverStep, DriverError> {
         Ok(DriverStep::Done)
     }
 

@@ -167,7 +167,7 @@ async fn every_call_reports_an_unreachable_endpoint_and_changes_nothing(endpoint
         cut.check(spec, seed.kind()).await.err(),
         cut.observe(key, &journal).await.err(),
         cut.advance(key, spec, seed, &journal, &seen).await.err(),
-        cut.detach(key, &journal, &seen).await.err(),
+        cut.detach(key, &journal).await.err(),
         cut.retire(key, StopMode::Hard, &journal, &seen).await.err(),
         cut.list(&Wanted::default()).await.err(),
     ] {

@@ -136,7 +136,7 @@ impl Driver for LibvirtDriver {
         Ok(DriverStep::Changed)
     }
 
-    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
+    async fn detach(&self, key: &MachineKey, _journal: &Journal) -> Result<DriverStep, DriverError> {
         let session = self.link.session().await?;
         let Some(found) = self.find_ours(&session, key).await?.filter(|found| found.has_medium) else { return Ok(DriverStep::Done) };
         // The volume is deleted first: the definition names it as long as it may exist.

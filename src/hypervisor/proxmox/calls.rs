@@ -102,7 +102,7 @@ impl Driver for ProxmoxDriver {
         }
     }
 
-    async fn detach(&self, key: &MachineKey, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
+    async fn detach(&self, key: &MachineKey, journal: &Journal) -> Result<DriverStep, DriverError> {
         match self.seek_ours(key, journal).await? {
             Seek::Ours(found) => self.eject(key, &found).await,
             _ => Ok(DriverStep::Done),

@@ -123,7 +123,7 @@ impl Driver for SimulatedDriver {
         self.change("advance", move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
     }
 
-    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
+    async fn detach(&self, key: &MachineKey, _journal: &Journal) -> Result<DriverStep, DriverError> {
         let key = key.clone();
         self.change("detach", move |datacenter, _| datacenter.detach(&key)).await
     }

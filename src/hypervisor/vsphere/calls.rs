@@ -121,7 +121,7 @@ impl Driver for VsphereDriver {
         Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: POLL } })
     }
 
-    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
+    async fn detach(&self, key: &MachineKey, _journal: &Journal) -> Result<DriverStep, DriverError> {
         let Some(found) = self.find_ours(key).await? else { return Ok(DriverStep::Done) };
         if found.seed.is_empty() {
             return Ok(DriverStep::Done);

@@ -66,7 +66,7 @@ pub async fn carry_out(
                 None => release(ctx, object).await,
             };
         }
-        VmStep::Detach(present) => match vm.driver.detach(key, journal, observed).await {
+        VmStep::Detach(present) => match vm.driver.detach(key, journal).await {
             Ok(Called::Done | Called::Changed) => {
                 // This entry is valid until the next listing.
                 ctx.hypervisors.inventories.note(vm.place, key.vm, Some(Present { seeded: Seeded::No, ..(**present).clone() }));

@@ -86,8 +86,8 @@ impl Driver for Broken {
         self.inner.advance(key, spec, seed, journal, seen).await
     }
 
-    async fn detach(&self, key: &MachineKey, journal: &Journal, seen: &Observed) -> Result<DriverStep, DriverError> {
-        if matches!(self.flaw, Flaw::Data) { Ok(DriverStep::Done) } else { self.inner.detach(key, journal, seen).await }
+    async fn detach(&self, key: &MachineKey, journal: &Journal) -> Result<DriverStep, DriverError> {
+        if matches!(self.flaw, Flaw::Data) { Ok(DriverStep::Done) } else { self.inner.detach(key, journal).await }
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, seen: &Observed) -> Result<DriverStep, DriverError> {
