@@ -26,7 +26,6 @@ mod ssh;
 mod tls;
 mod vsphere;
 mod wire;
-mod xml;
 
 pub use self::driver::{Caps, Driver, DriverStep, ImageFirmware};
 pub use self::gate::Kept;

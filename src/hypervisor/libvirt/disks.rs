@@ -5,7 +5,7 @@
 
 use roxmltree::{Document, Node};
 
-use crate::hypervisor::xml::{Element, element};
+use crate::xml::{Element, element};
 
 /// The kinds of pools whose volumes are files in one directory.
 const OF_FILES: [&str; 3] = ["dir", "fs", "netfs"];

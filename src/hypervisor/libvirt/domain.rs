@@ -9,8 +9,8 @@ use super::hardware;
 use super::volumes::{self, Volumes};
 use crate::api::hypervisor::{Acceleration, Console, DeviceModel};
 use crate::api::name::VmUuid;
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, VmSpec};
+use crate::xml::{Element, element};
 
 /// The namespace of our element in a domain's metadata.
 const NAMESPACE: &str = "https://infrastructure.cluster.x-k8s.io/capw/libvirt/1";

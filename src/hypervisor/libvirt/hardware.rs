@@ -2,8 +2,8 @@
 
 use crate::api::hypervisor::{Acceleration, Console, Libvirt};
 use crate::hypervisor::DriverError;
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::VmSpec;
+use crate::xml::{Element, element};
 
 /// The architecture and machine type that QEMU emulates.
 pub const ARCHITECTURE: &str = "x86_64";

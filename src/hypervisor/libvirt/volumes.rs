@@ -3,8 +3,8 @@
 use roxmltree::Document;
 
 use super::disks::{Chain, Layer};
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::MachineKey;
+use crate::xml::{Element, element};
 
 /// The longest name of a VM; its volumes are files, whose names may have 255 bytes.
 const NAME_LENGTH: usize = 100;

@@ -14,7 +14,7 @@ use super::soap::{Reference, children, method, text_at};
 use super::task::{TASK, Task, TaskState};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::wire::{Effect, Wire};
-use crate::hypervisor::xml::{Element, element};
+use crate::xml::{Element, element};
 
 /// A session and the wire that its requests pass.
 pub struct Client {

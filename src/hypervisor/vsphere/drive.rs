@@ -9,7 +9,7 @@ use super::fault::Error;
 use super::properties::Properties;
 use super::soap::{Reference, attribute, child, children, text_at, typed};
 use crate::hypervisor::DriverError;
-use crate::hypervisor::xml::{Element, element};
+use crate::xml::{Element, element};
 
 /// The types of controllers that take a CD, and how many devices each takes. A VM without a controller gets the first type.
 const CONTROLLERS: [(&str, i64); 2] = [("VirtualAHCIController", 30), ("VirtualIDEController", 2)];

@@ -15,8 +15,8 @@ use super::soap::{Reference, children, text_at, text_of, typed};
 use crate::api::name::VmUuid;
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::DriverError;
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::{GuestReport, MachineKey, Power, Present, Seed, Seeded, usable};
+use crate::xml::{Element, element};
 
 /// The longest name of a VM.
 const NAME: usize = 80;

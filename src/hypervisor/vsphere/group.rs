@@ -5,8 +5,8 @@ use super::client::Client;
 use super::soap::{Reference, attribute, children, text_at, typed};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::Thing;
+use crate::xml::{Element, element};
 
 /// A group as it was read.
 pub struct Group {

@@ -12,8 +12,8 @@ use super::soap::{Reference, attribute, child, children, text_at, typed};
 use crate::api::hypervisor::{CloneMode, Vsphere};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, Thing, VmSpec};
+use crate::xml::{Element, element};
 
 /// A template, or a VM that serves as a template.
 #[derive(Clone, Debug)]

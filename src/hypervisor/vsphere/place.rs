@@ -7,8 +7,8 @@ use super::soap::{Reference, text_at, typed};
 use crate::api::hypervisor::Vsphere;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::fresh::listed;
-use crate::hypervisor::xml::{Element, element};
 use crate::vm::Thing;
+use crate::xml::{Element, element};
 
 /// The places of one WindowsHypervisor.
 #[derive(Clone, Debug)]

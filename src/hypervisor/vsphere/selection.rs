@@ -1,7 +1,7 @@
 //! Selects the properties of objects that a vCenter reads or reports.
 
 use super::soap::{Reference, typed};
-use crate::hypervisor::xml::{Element, element};
+use crate::xml::{Element, element};
 
 /// Properties of one object, or of all objects that a list of this object names.
 pub struct Selection<'s> {

@@ -18,8 +18,8 @@ use super::soap::{Reference, child, envelope, method, text_at, text_of};
 use crate::hypervisor::DriverError;
 use crate::hypervisor::login::Login;
 use crate::hypervisor::wire::{Effect, Wire};
-use crate::hypervisor::xml::{Element, element};
 use crate::registry::Registry;
+use crate::xml::{Element, element};
 
 /// The keys of the Secret.
 const USER: &str = "username";

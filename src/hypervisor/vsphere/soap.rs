@@ -4,7 +4,7 @@ use std::fmt;
 
 use roxmltree::Node;
 
-use crate::hypervisor::xml::{Element, element};
+use crate::xml::{Element, element};
 
 pub const ENVELOPE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";

@@ -10,9 +10,9 @@ use super::group::Group;
 use super::image::Asked;
 use super::soap::Reference;
 use crate::bootstrap::delivery::SeedImage;
-use crate::hypervisor::xml::element;
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Seed, SeedKind, VmSpec};
+use crate::xml::element;
 
 /// How many times the driver tries to put a VM into a group that others change at the same time.
 const GROUP_TRIES: u32 = 4;

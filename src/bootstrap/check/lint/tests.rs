@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::findings::Findings;
 use super::{check, node};
-use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::bootstrap_config::{Argument, Channel, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::finding::LintFinding;

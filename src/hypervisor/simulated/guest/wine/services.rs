@@ -117,14 +117,14 @@ impl Services {
         if let Some(task) = self.running.remove(name) {
             task.abort();
         }
-        let number = self.logs.join(format!("{name}.number"));
         let task = if let Some(pipe) = plain(name) {
-            self.machine.kill(&number).await.map_err(|error| error.to_string())?;
-            let child = plain_program(&self.machine, &self.logs, &number, name, &service).await.map_err(|error| format!("{name}: {error}"))?;
+            let number = self.logs.join(format!("{name}.number"));
+            let plain = PlainService { machine: self.machine.clone(), logs: self.logs.clone(), number, name: name.to_owned(), service };
+            self.machine.kill(&plain.number).await.map_err(|error| error.to_string())?;
+            let child = plain.start().await.map_err(|error| format!("{name}: {error}"))?;
             let (opened, there) = watch::channel(false);
             self.pipes.insert(pipe.to_owned(), there);
-            let (machine, logs, name) = (self.machine.clone(), self.logs.clone(), name.to_owned());
-            tokio::spawn(async move { keep_plain(&machine, &logs, &number, &name, &service, pipe, child, &opened).await })
+            tokio::spawn(async move { plain.keep(pipe, child, &opened).await })
         } else {
             self.done(&["stop", name]).await?;
             self.done(&["start", name]).await?;
@@ -180,48 +180,52 @@ async fn tool(machine: &Machine, words: &[&str]) -> Result<(bool, String), Strin
     Ok((status.success(), text))
 }
 
-/// Starts the program of a service. Its output beside its log goes to a file of its name.
-async fn plain_program(machine: &Machine, logs: &Path, number: &Path, name: &str, service: &Service) -> io::Result<Child> {
-    let words = winsplit::split(&service.command_line);
-    let argv: Vec<&str> = [CONSOLE, "--none"].into_iter().chain(words.iter().map(String::as_str)).collect();
-    let output = File::options().create(true).append(true).open(logs.join(format!("{name}.out")))?;
-    let key = format!(r"HKLM\SYSTEM\CurrentControlSet\Services\{name}");
-    let environment = registry::read(machine, &key, "Environment").await.ok().flatten().map(|value| value.data).unwrap_or_default();
-    let variables = environment.split("\\0").filter_map(|line| line.split_once('='));
-    machine.windows(&machine.drive(), Some(number), &argv).envs(variables).stdout(output.try_clone()?).stderr(output).spawn()
+/// A service whose program runs without the service manager.
+struct PlainService {
+    machine: Arc<Machine>,
+    logs: PathBuf,
+    /// The file with the number of its process.
+    number: PathBuf,
+    name: String,
+    service: Service,
 }
 
-/// Waits for the end of a plain program and restarts it, until the machine is off. Holds its pipe: see hold.c.
-#[allow(clippy::too_many_arguments)]
-async fn keep_plain(
-    machine: &Machine,
-    logs: &Path,
-    number: &Path,
-    name: &str,
-    service: &Service,
-    pipe: &str,
-    mut child: Child,
-    opened: &watch::Sender<bool>,
-) {
-    let mut failures = Failures::default();
-    loop {
-        let pipe = format!(r"\\.\pipe\{pipe}");
-        let hold = machine.windows(&machine.drive(), None, &[CONSOLE, HOLD, &pipe]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut holder = hold.ok();
-        if let Some(output) = holder.as_mut().and_then(|holder| holder.stdout.take()) {
-            let (mut line, mut output) = (String::new(), BufReader::new(output));
-            tokio::select! {
-                _ = output.read_line(&mut line) => { opened.send_replace(line.starts_with("holding")); }
-                _ = child.wait() => {}
+impl PlainService {
+    /// Starts the program. Its output beside its log goes to a file of its name.
+    async fn start(&self) -> io::Result<Child> {
+        let Self { machine, logs, number, name, service } = self;
+        let words = winsplit::split(&service.command_line);
+        let argv: Vec<&str> = [CONSOLE, "--none"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let output = File::options().create(true).append(true).open(logs.join(format!("{name}.out")))?;
+        let key = format!(r"HKLM\SYSTEM\CurrentControlSet\Services\{name}");
+        let environment = registry::read(machine, &key, "Environment").await.ok().flatten().map(|value| value.data).unwrap_or_default();
+        let variables = environment.split("\\0").filter_map(|line| line.split_once('='));
+        machine.windows(&machine.drive(), Some(number), &argv).envs(variables).stdout(output.try_clone()?).stderr(output).spawn()
+    }
+
+    /// Waits for the end of the program and restarts it, until the machine is off. Holds its pipe: see hold.c.
+    async fn keep(&self, pipe: &str, mut child: Child, opened: &watch::Sender<bool>) {
+        let mut failures = Failures::default();
+        loop {
+            let pipe = format!(r"\\.\pipe\{pipe}");
+            let hold =
+                self.machine.windows(&self.machine.drive(), None, &[CONSOLE, HOLD, &pipe]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+            let mut holder = hold.ok();
+            if let Some(output) = holder.as_mut().and_then(|holder| holder.stdout.take()) {
+                let (mut line, mut output) = (String::new(), BufReader::new(output));
+                tokio::select! {
+                    _ = output.read_line(&mut line) => { opened.send_replace(line.starts_with("holding")); }
+                    _ = child.wait() => {}
+                }
             }
-        }
-        let _ = child.wait().await;
-        opened.send_replace(false);
-        sleep(failures.pause(service)).await;
-        let _ = machine.kill(number).await;
-        match plain_program(machine, logs, number, name, service).await {
-            Ok(started) => child = started,
-            Err(_) => return,
+            let _ = child.wait().await;
+            opened.send_replace(false);
+            sleep(failures.pause(&self.service)).await;
+            let _ = self.machine.kill(&self.number).await;
+            match self.start().await {
+                Ok(started) => child = started,
+                Err(_) => return,
+            }
         }
     }
 }
