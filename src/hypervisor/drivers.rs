@@ -23,7 +23,7 @@ pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
 use super::vsphere::{Sessions, VsphereDriver};
 use super::wire::{Fate, Wire};
-use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
+use crate::api::hypervisor::{ChosenDriver, DRIVERS, WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
 use crate::vm::DriverError;
 
@@ -188,32 +188,18 @@ impl Drivers {
 
     fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
-        let (driver, address): (Arc<dyn Driver>, String) = match (&spec.simulated, &spec.libvirt, &spec.vsphere, &spec.proxmox) {
-            (Some(simulated), None, None, None) => {
+        let Some(chosen) = spec.chosen() else { return Err(DriverError::Invalid(name_one_driver(key))) };
+        let wire = self.wire(chosen.name(), key);
+        let (driver, address): (Arc<dyn Driver>, String) = match chosen {
+            ChosenDriver::Simulated(simulated) => {
                 let default_name = format!("{}.{}", key.namespace, key.name);
-                let wire = self.wire("simulated", key);
                 let driver = SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?;
                 // Each WindowsHypervisor can be slow on its own, so it gets its own gates, even if the data centre is shared.
                 (Arc::new(driver), key.to_string())
             }
-            (None, Some(libvirt), None, None) => {
-                let driver = LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?;
-                (Arc::new(driver), libvirt.address.clone())
-            }
-            (None, None, Some(vsphere), None) => {
-                let driver = VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?;
-                (Arc::new(driver), vsphere.server.clone())
-            }
-            (None, None, None, Some(proxmox)) => {
-                let driver = ProxmoxDriver::new(proxmox.clone(), login, self.wire("proxmox", key))?;
-                (Arc::new(driver), proxmox.servers.join(" "))
-            }
-            _ => {
-                let text = format!(
-                    "WindowsHypervisor {key}: name exactly one driver: set spec.libvirt, spec.vsphere, spec.proxmox or, for a trial, spec.simulated, e.g. to {{}}"
-                );
-                return Err(DriverError::Invalid(text));
-            }
+            ChosenDriver::Libvirt(libvirt) => (Arc::new(LibvirtDriver::new(libvirt.clone(), login, wire)?), libvirt.address.clone()),
+            ChosenDriver::Vsphere(vsphere) => (Arc::new(VsphereDriver::new(vsphere.clone(), login, &self.vcenters, wire)?), vsphere.server.clone()),
+            ChosenDriver::Proxmox(proxmox) => (Arc::new(ProxmoxDriver::new(proxmox.clone(), login, wire)?), proxmox.servers.join(" ")),
         };
         let most_changes = spec.limits.as_ref().and_then(|limits| limits.changes).and_then(|most| usize::try_from(most).ok());
         let settings = EndpointSettings { name: key.to_string(), images: spec.images.clone(), networks: spec.networks.clone(), most_changes };
@@ -228,6 +214,12 @@ impl Drivers {
             Fate::Pass
         }))
     }
+}
+
+/// Says what is wrong with an object that names no driver, or several.
+fn name_one_driver(key: &ObjectKey) -> String {
+    let real: Vec<String> = DRIVERS.iter().filter(|name| **name != "simulated").map(|name| format!("spec.{name}")).collect();
+    format!("WindowsHypervisor {key}: name exactly one driver: set {} or, for a trial, spec.simulated, e.g. to {{}}", real.join(", "))
 }
 
 #[cfg(test)]

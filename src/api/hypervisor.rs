@@ -1,15 +1,65 @@
-//! The endpoint, its driver and what machines may take there.
+//! `WindowsHypervisor`: an endpoint that provides VMs, with exactly one driver, and what machines may take there.
+//!
+//! This file is the API's one list of drivers: a new driver gets a file below, a name in [`DRIVERS`], a variant of [`ChosenDriver`] and a field of
+//! the spec. The rules of the schema follow from [`DRIVERS`].
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::libvirt::Libvirt;
-use super::proxmox::Proxmox;
-use super::simulated::Simulated;
-use super::status::WindowsHypervisorStatus;
-use super::vsphere::Vsphere;
 use crate::api::machine::LocalReference;
+
+mod libvirt;
+mod proxmox;
+mod simulated;
+mod status;
+mod vsphere;
+
+pub use self::libvirt::{Acceleration, Console, DeviceModel, GuestWords, Libvirt};
+pub use self::proxmox::{Proxmox, VmIds};
+pub use self::simulated::{Fault, GuestKind, Simulated, SimulatedCapacity, SimulatedDelays, SimulatedFault};
+pub use self::status::{HypervisorCapacity, HypervisorUse, WindowsHypervisorStatus};
+pub use self::vsphere::{CloneMode, Vsphere};
+
+/// The names of the drivers, in the order of the fields of the spec that have these names.
+pub const DRIVERS: [&str; 4] = ["simulated", "libvirt", "vsphere", "proxmox"];
+
+/// The driver that an object names, with its settings.
+#[derive(Clone, Copy, Debug)]
+pub enum ChosenDriver<'a> {
+    Simulated(&'a Simulated),
+    Libvirt(&'a Libvirt),
+    Vsphere(&'a Vsphere),
+    Proxmox(&'a Proxmox),
+}
+
+impl ChosenDriver<'_> {
+    /// Returns the name of the driver, one of [`DRIVERS`].
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Simulated(_) => "simulated",
+            Self::Libvirt(_) => "libvirt",
+            Self::Vsphere(_) => "vsphere",
+            Self::Proxmox(_) => "proxmox",
+        }
+    }
+}
+
+/// Returns the rule that exactly one driver is set: `[has(self.simulated), …].exists_one(driver, driver)`.
+fn has_one_driver() -> String {
+    format!("[{}].exists_one(driver, driver)", DRIVERS.map(|name| format!("has(self.{name})")).join(", "))
+}
+
+/// Returns what a user reads whose object breaks that rule.
+fn name_one_driver() -> String {
+    let [first @ .., last] = DRIVERS;
+    format!("name exactly one driver of {} and {last}, e.g. spec.simulated: {{}}", first.join(", "))
+}
+
+/// Returns the rule that the driver stays: `has(self.simulated) == has(oldSelf.simulated) && …`.
+fn keeps_its_driver() -> String {
+    DRIVERS.map(|name| format!("has(self.{name}) == has(oldSelf.{name})")).join(" && ")
+}
 
 /// A hypervisor endpoint with its credentials. Machines in the same namespace name it in `spec.hypervisorRef`, or Cluster API does so through the failure domain of a Machine. Exactly one driver is set.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -46,8 +96,8 @@ use crate::api::machine::LocalReference;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("[has(self.simulated), has(self.libvirt), has(self.vsphere), has(self.proxmox)].exists_one(driver, driver)").message("name exactly one driver of simulated, libvirt, vsphere and proxmox, e.g. spec.simulated: {}"))]
-#[x_kube(validation = Rule::new("has(self.simulated) == has(oldSelf.simulated) && has(self.libvirt) == has(oldSelf.libvirt) && has(self.vsphere) == has(oldSelf.vsphere) && has(self.proxmox) == has(oldSelf.proxmox)").message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
+#[x_kube(validation = Rule::new(has_one_driver()).message(name_one_driver().as_str()))]
+#[x_kube(validation = Rule::new(keeps_its_driver()).message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,13 +141,24 @@ fn default_stop() -> i64 {
 }
 
 impl WindowsHypervisorSpec {
+    /// Returns the drivers that are set. An object that the schema admits has exactly one.
+    fn drivers(&self) -> impl Iterator<Item = ChosenDriver<'_>> {
+        let simulated = self.simulated.as_ref().map(ChosenDriver::Simulated);
+        let libvirt = self.libvirt.as_ref().map(ChosenDriver::Libvirt);
+        let vsphere = self.vsphere.as_ref().map(ChosenDriver::Vsphere);
+        let proxmox = self.proxmox.as_ref().map(ChosenDriver::Proxmox);
+        [simulated, libvirt, vsphere, proxmox].into_iter().flatten()
+    }
+
+    /// Returns the driver that is set; `None` if it is none or more than one.
+    pub fn chosen(&self) -> Option<ChosenDriver<'_>> {
+        let mut drivers = self.drivers();
+        drivers.next().filter(|_| drivers.next().is_none())
+    }
+
     /// Name of the driver that is set.
     pub fn driver(&self) -> Option<&'static str> {
-        let simulated = self.simulated.as_ref().map(|_| "simulated");
-        let libvirt = self.libvirt.as_ref().map(|_| "libvirt");
-        let vsphere = self.vsphere.as_ref().map(|_| "vsphere");
-        let proxmox = self.proxmox.as_ref().map(|_| "proxmox");
-        simulated.or(libvirt).or(vsphere).or(proxmox)
+        self.drivers().next().map(ChosenDriver::name)
     }
 }
 
@@ -166,4 +227,42 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub changes: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_has_the_name_of_its_field() {
+        let specs = DRIVERS.map(|name| match name {
+            "simulated" => WindowsHypervisorSpec { simulated: Some(Simulated::default()), ..WindowsHypervisorSpec::default() },
+            "libvirt" => WindowsHypervisorSpec { libvirt: Some(Libvirt::default()), ..WindowsHypervisorSpec::default() },
+            "vsphere" => WindowsHypervisorSpec { vsphere: Some(Vsphere::default()), ..WindowsHypervisorSpec::default() },
+            "proxmox" => WindowsHypervisorSpec { proxmox: Some(Proxmox::default()), ..WindowsHypervisorSpec::default() },
+            _ => panic!("{name}: add its settings here"),
+        });
+        for (spec, name) in specs.iter().zip(DRIVERS) {
+            assert_eq!((spec.driver(), spec.chosen().map(ChosenDriver::name)), (Some(name), Some(name)));
+            assert!(serde_json::to_value(spec).unwrap()[name].is_object(), "{name} is a field");
+        }
+    }
+
+    #[test]
+    fn one_driver_is_chosen_or_none() {
+        let none = WindowsHypervisorSpec::default();
+        assert!(none.chosen().is_none() && none.driver().is_none());
+        let two = WindowsHypervisorSpec { simulated: Some(Simulated::default()), vsphere: Some(Vsphere::default()), ..none };
+        assert!(two.chosen().is_none(), "which of two is unknown");
+        assert_eq!(two.driver(), Some("simulated"));
+    }
+
+    #[test]
+    fn the_rules_of_the_schema_name_every_driver() {
+        for name in DRIVERS {
+            let field = format!("has(self.{name})");
+            assert!(has_one_driver().contains(&field) && keeps_its_driver().contains(&format!("{field} == has(oldSelf.{name})")), "{name}");
+            assert!(name_one_driver().contains(name), "{name}");
+        }
+    }
 }
