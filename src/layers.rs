@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod additions;
 mod graph;
 
 /// The rooms that each room may use besides itself. A room is a folder of `src`, except for [`DECISIONS`].
@@ -145,10 +146,11 @@ fn the_pure_files_of_a_kind_are_told_by_their_names() {
 
 #[test]
 fn drivers_are_named_only_where_they_are_chosen() {
+    let drivers = additions::drivers();
     for (module, path, text) in files() {
         let own = |name: &str| path.components().any(|c| c.as_os_str() == name);
         let chooser = path.ends_with("hypervisor/drivers.rs") || path.ends_with("hypervisor/mod.rs") || module == "layers";
-        for driver in ["simulated", "libvirt", "vsphere", "proxmox"] {
+        for driver in &drivers {
             let names = text.contains(&format!("hypervisor::{driver}::"));
             assert!(own(driver) || chooser || !names, "{}: only hypervisor/drivers.rs names a concrete driver", path.display());
         }

@@ -2,15 +2,12 @@
 //! checks the same with both releases; these tests cost nothing and name the place of a fault.
 
 use kube::Resource;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
-use crate::api::cluster::WindowsCluster;
-use crate::api::control_plane::ExternalControlPlane;
-use crate::api::hypervisor::WindowsHypervisor;
-use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
+use crate::api::OwnKind;
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::api::pool::WindowsNodePool;
 use crate::domain::identity::{host_name, vm_uuid};
@@ -41,9 +38,8 @@ fn lost(stored: &Value, read: &Value, at: &str) -> Vec<String> {
     }
 }
 
-fn lost_of<K: Serialize + DeserializeOwned>(stored: &Value) -> Vec<String> {
-    let read: K = serde_json::from_value(stored.clone()).unwrap();
-    let read = serde_json::to_value(read).unwrap();
+fn lost_of(kind: &OwnKind, stored: &Value) -> Vec<String> {
+    let read = (kind.round_trip)(stored).unwrap();
     ["spec", "status"].iter().flat_map(|part| lost(&stored[*part], &read[*part], part)).collect()
 }
 
@@ -52,17 +48,7 @@ fn nothing_that_the_release_before_has_stored_is_lost() {
     let mut kinds = std::collections::BTreeSet::new();
     for stored in objects() {
         let kind = stored["kind"].as_str().unwrap().to_owned();
-        let lost = match kind.as_str() {
-            "WindowsCluster" => lost_of::<WindowsCluster>(&stored),
-            "WindowsHypervisor" => lost_of::<WindowsHypervisor>(&stored),
-            "WindowsMachine" => lost_of::<WindowsMachine>(&stored),
-            "WindowsMachineTemplate" => lost_of::<WindowsMachineTemplate>(&stored),
-            "WindowsNodePool" => lost_of::<WindowsNodePool>(&stored),
-            "WindowsBootstrapConfig" => lost_of::<WindowsBootstrapConfig>(&stored),
-            "WindowsBootstrapConfigTemplate" => lost_of::<WindowsBootstrapConfigTemplate>(&stored),
-            "ExternalControlPlane" => lost_of::<ExternalControlPlane>(&stored),
-            other => panic!("{other}"),
-        };
+        let lost = lost_of(OwnKind::of_object(&stored).unwrap_or_else(|| panic!("{kind}")), &stored);
         assert!(lost.is_empty(), "{kind} {}: {lost:#?}", stored["metadata"]["name"]);
         kinds.insert(kind);
     }

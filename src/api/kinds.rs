@@ -2,6 +2,12 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceConversion, CustomResourceDefinition};
 use kube::CustomResourceExt;
+#[cfg(test)]
+use kube::api::ApiResource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+#[cfg(test)]
+use serde_json::Value;
 
 use super::{bootstrap_config, cluster, control_plane, hypervisor, machine, pool};
 
@@ -10,12 +16,40 @@ pub struct OwnKind {
     /// Name of the kind's CustomResourceDefinition.
     pub name: fn() -> &'static str,
     definition: fn() -> CustomResourceDefinition,
+    /// Its group, version and name.
+    #[cfg(test)]
+    pub resource: fn() -> ApiResource,
+    /// Reads an object into the type of the kind, and writes it again. An error names the field.
+    #[cfg(test)]
+    pub round_trip: fn(&Value) -> Result<Value, String>,
 }
 
 impl OwnKind {
-    const fn of<K: CustomResourceExt>() -> Self {
-        Self { name: K::crd_name, definition: K::crd }
+    const fn of<K: CustomResourceExt + DeserializeOwned + Serialize>() -> Self {
+        Self {
+            name: K::crd_name,
+            definition: K::crd,
+            #[cfg(test)]
+            resource: K::api_resource,
+            #[cfg(test)]
+            round_trip: round_trip::<K>,
+        }
     }
+
+    /// Returns the kind of an object, if it is one of ours.
+    #[cfg(test)]
+    pub fn of_object(object: &Value) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| {
+            let resource = (kind.resource)();
+            object["apiVersion"] == *resource.api_version && object["kind"] == *resource.kind
+        })
+    }
+}
+
+#[cfg(test)]
+fn round_trip<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+    let read: K = serde_path_to_error::deserialize(object).map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
+    serde_json::to_value(read).map_err(|error| error.to_string())
 }
 
 /// The one list of kinds, in the order in which they are written to `crds/`.

@@ -29,7 +29,7 @@ pub enum Component {
     /// The network plug-in.
     Cni,
     CloudbaseInit,
-    /// The hypervisor of the machines: `vsphere`, `proxmox` or `libvirt`.
+    /// The hypervisor of the machines, by the name of its driver.
     Hypervisor,
 }
 
