@@ -170,7 +170,11 @@ async fn wait_sizes(cp: &ControlPlane, wanted: &[&str]) {
         let owned = templates.iter().filter(|t| t.pointer("/metadata/labels/topology.cluster.x-k8s.io~1owned").is_some());
         let mut sizes: Vec<&str> = owned.map(|t| text(t, "/spec/template/spec/memory")).collect();
         sizes.sort();
-        if sizes == wanted { Ok(()) } else { Err(format!("{sizes:?}")) }
+        if sizes == wanted {
+            return Ok(());
+        }
+        let cluster = cp.get(Kind::CLUSTER, "classes/classy").await.unwrap_or_default();
+        Err(format!("{sizes:?}, and the conditions of the Cluster: {}", cluster["status"]["conditions"]))
     })
     .await;
 }
