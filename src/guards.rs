@@ -1,5 +1,5 @@
 //! Guards against a crash, a late watch and a lost reply. The fault plans of `kinds/model` disable one at a time, and one of the plans has to
-//! notice. Outside tests every guard always holds. Guards that unit tests cover are not listed here: `make mutants` disables them.
+//! notice. Outside tests every guard always holds. Guards that unit tests cover are not listed here: `xtask mutants` disables them.
 
 /// A guard that tests can disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,13 +8,13 @@ pub enum Guard {
     MachineFinalizer,
     /// A WindowsBootstrapConfig has our finalizer before its token is created.
     ConfigFinalizer,
-    /// An existing token of ours is used.
+    /// An existing token of CAPW is reused.
     FoundToken,
     /// A configuration is released after its token is deleted.
     TokenBeforeFinalizer,
     /// The removal of a token is reported after its deletion.
     TokenBeforeReport,
-    /// A WindowsMachine is released after proof that its VM is gone.
+    /// A WindowsMachine is released after proof that its VM no longer exists.
     ProofOfAbsence,
     /// The machines of a pool that no watch has reported yet are counted.
     MadeMachines,

@@ -171,7 +171,7 @@ fn no_files_use_each_other_in_a_circle() {
     assert!(circles.is_empty(), "{circles:?}");
 }
 
-/// Words that begin an item which a `mod.rs` must leave to a file with a name of its own.
+/// Tokens that begin an item which a `mod.rs` must leave to a file with a name of its own.
 const ITEMS: [&str; 10] = ["fn", "async", "unsafe", "struct", "enum", "trait", "impl", "const", "static", "macro_rules!"];
 
 /// Returns the lines of a `mod.rs` that begin such an item.

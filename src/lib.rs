@@ -14,7 +14,7 @@
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
 //!                components                              pure: objects of a cluster → its pod network, the obstacles for Windows nodes, the provider
 //!                    └──── vm, api, causes, guards       pure types; registry: values that are shared by key;
-//!                                                         request_info: what a request asks an API server for; xml: a writer
+//!                                                         request_info: the meaning of a request to an API server; xml: a writer
 //! ```
 //!
 //! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. The top of each kind's `mod.rs` lists what its passes

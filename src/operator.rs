@@ -105,7 +105,7 @@ pub enum OperatorError {
     LeadershipLost(String),
 }
 
-/// What the process tells about itself.
+/// The metrics, readiness and passes that the process reports.
 #[derive(Clone, Default)]
 struct Telemetry {
     metrics: Metrics,

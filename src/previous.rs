@@ -1,5 +1,5 @@
-//! Objects as the previous release has stored them: this release reads them, loses nothing of them, and accepts them as its own. `make upgrade`
-//! checks the same with both releases; these tests cost nothing and name the place of a fault.
+//! Objects as the previous release has stored them: this release reads them, loses nothing of them, and accepts them as its own. The
+//! story *upgrade* checks the same with both releases; these tests cost nothing and name the place of a fault.
 
 use kube::Resource;
 use serde::de::DeserializeOwned;

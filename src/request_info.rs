@@ -1,4 +1,4 @@
-//! Reads from the path and query of a request what it asks an API server for, with the words of the API server's own RequestInfo.
+//! Reads the meaning of a request to an API server from its path and query, in the terms of the API server's own RequestInfo.
 
 use http::{Method, Request};
 

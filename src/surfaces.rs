@@ -1,4 +1,4 @@
-//! The names that an upgrade must not change silently, as one file: `make tables` writes it, and each change is seen in review and in the
+//! The names that an upgrade must not change silently, as one generated file: each change is seen in review and in the
 //! changelog.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Keeps words that the project has replaced out of its texts.
+//! Keeps terms that the project has replaced out of its texts.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 use crate::references::texts;
 
-/// A word, as a regular expression, and its replacement.
+/// A replaced term, as a regular expression, and its replacement.
 const REPLACED: [(&str, &str); 7] = [
     (r"anew", "again, or recreated"),
     (r"befall(s|en)?|befell", "hit"),
@@ -19,7 +19,7 @@ const REPLACED: [(&str, &str); 7] = [
 /// This list, and the file that lists former names.
 const LEFT_OUT: [&str; 2] = ["src/wording.rs", "CHANGELOG.md"];
 
-/// Returns the replaced words of a text, also in names, each with its line.
+/// Returns the replaced terms of a text, also in names, each with its line.
 fn found(text: &str) -> Vec<String> {
     let words = REPLACED.map(|(word, instead)| (Regex::new(&format!("(?i)(^|[^a-z])({word})([^a-z]|$)")).unwrap(), instead));
     let lines = text.lines().enumerate().flat_map(|(number, line)| words.iter().map(move |word| (number + 1, line, word)));
@@ -50,16 +50,16 @@ const RARE: [(&str, usize, &str); 8] = [
     (r"^//[/!] What\b", 32, "name the thing"),
     (
         r"(?i)\b(say|says|said|saying|tell|tells|told|ask|asks|asked|asking|words?|news|believe[sd]?)\b",
-        152,
+        81,
         "report, state, notify, request, message, change",
     ),
-    (r"(?i)\b(look|looks|looked|looking)\b", 22, "check, read, poll"),
+    (r"(?i)\b(look|looks|looked|looking)\b", 15, "check, read, poll"),
     (r"(?i)\b(that of|those of|those that)\b", 32, "repeat the noun, or use 's"),
-    (r"(?i)\b(is there|are there|is gone|are gone|goes|gone)\b", 45, "exists, is missing, is deleted"),
-    (r"(?i)\b(make|makes|made)\b", 65, "create, build, render"),
+    (r"(?i)\b(is there|are there|is gone|are gone|goes|gone)\b", 20, "exists, is missing, is deleted"),
+    (r"(?i)\b(make|makes|made)\b", 38, "create, build, render"),
     (
         r"(?i)\b(so long|so many|so much|taken for|is good|cannot be had|of ours|by itself|by themselves)\b",
-        28,
+        12,
         "for that time, treated as, valid, our",
     ),
     (r"^/// (Of|By|Its|Their|Told|Those|That|The same|Such)\b", 25, "a comment is understood alone, or deleted"),

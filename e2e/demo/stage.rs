@@ -304,7 +304,7 @@ fn address() -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
-/// Whether CAPW's definitions exist in the user's cluster. The error says why the cluster is unusable.
+/// Whether CAPW's definitions exist in the user's cluster. The error states why the cluster is unusable.
 async fn look_at(cp: &ControlPlane) -> Result<bool, String> {
     let core = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "machines.cluster.x-k8s.io").await;
     let versions = core.as_ref().and_then(|definition| definition["spec"]["versions"].as_array());

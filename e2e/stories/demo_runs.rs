@@ -1,4 +1,4 @@
-//! Runs `make demo` as CI does: to its end, in a cluster of its own and in an existing one, and leaves nothing behind. Its program is built with the
+//! Runs the demo as CI does: to its end, in a cluster of its own and in an existing one, and leaves nothing behind. Its program is built with the
 //! tests, because a compiler that runs beside a story would slow it down.
 
 #[path = "../demo/late.rs"]
@@ -23,7 +23,7 @@ use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, inter
 /// The limit until the demo has created a VM.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The demo as `make demo` starts it.
+/// A running demo, and its output.
 struct Demo {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -31,7 +31,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// `variables` are the variables of `make demo`.
+    /// Starts the demo with the flags that the Makefile gives it for these variables.
     async fn start(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Self {
         Self::spawn(&mut Self::command(variables, temporary).await)
     }
@@ -43,7 +43,7 @@ impl Demo {
 
     async fn command(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Command {
         let mut make = Command::new("make");
-        // The flags of a make that runs this test must not reach the inner make.
+        // The flags of the Makefile run that started this test must not reach this one.
         make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
         let output = make.args(["--dry-run", "demo"]).args(variables).current_dir(world::checkout()).output().await.expect("make runs");
         let commands = String::from_utf8_lossy(&output.stdout);

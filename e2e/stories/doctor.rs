@@ -118,7 +118,7 @@ const CASES: [Case; 10] = [
     },
 ];
 
-/// Returns the first four cases in the gate, all of them in `make judge`.
+/// Returns all cases in the profile `judge`, and otherwise the first four.
 fn cases() -> &'static [Case] {
     if world::is_judge() { &CASES } else { &CASES[..4] }
 }

@@ -45,7 +45,7 @@ fn examples(page: &str) -> Vec<Example> {
     found
 }
 
-/// Whether `said` matches `shown`, where `...` stands for any number of lines.
+/// Whether an output matches the lines that a page shows, where `...` stands for any number of lines.
 fn matches(shown: &[String], said: &[&str]) -> bool {
     match shown.split_first() {
         None => said.is_empty(),

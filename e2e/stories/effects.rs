@@ -1,4 +1,4 @@
-//! CAPW's external effects, in order, as the audit log and the hypervisor's files show them. This file must not know what an effect is good for.
+//! CAPW's external effects, in order, as the audit log and the hypervisor's files show them. This file must not know the purpose of an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! Story *idle*: without changes, CAPW does nothing. Ready machines cause no write at the API server. At the hypervisor they cause only listings, and
-//! one listing covers all machines. `make bench` measures the cost of a thousand machines.
+//! one listing covers all machines. The benchmark `lifecycle` measures the cost of a thousand machines.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const QUIET: Duration = Duration::from_secs(25);
 /// The number of listings during which no other call happens.
 const LISTINGS: f64 = 3.0;
-/// The number of listings in `make judge`, about two minutes, which also finds a write that happens once a minute.
+/// The number of listings in the profile `judge`, about two minutes, which also finds a write that happens once a minute.
 const MANY_LISTINGS: f64 = 12.0;
 
 #[test]

@@ -1,5 +1,5 @@
 //! Story *own mirror*: a node without a route to the internet. Its kubelet comes from a user's mirror, and its images come from a registry that
-//! requires a password and a certificate. One server of ours plays both, with a CA that only the spec's bundle contains. The clients are the real
+//! requires a password and a certificate. One of our servers plays both, with a CA that only the spec's bundle contains. The clients are the real
 //! programs.
 
 use std::collections::BTreeSet;

@@ -15,7 +15,7 @@ const FAULTS: [&str; 6] = [
     "unknown field",
 ];
 
-/// Warnings and errors that no configuration of ours avoids: a pattern, and the reason.
+/// Warnings and errors that our configuration cannot avoid: a pattern, and the reason.
 const KNOWN: [(&str, &str); 20] = [
     (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
     (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),

@@ -1,8 +1,8 @@
 //! Story *real VMs*: a real libvirt daemon creates real QEMU VMs. Their Linux guests read our drive through a kernel, carry out its plan in the model
 //! of Windows, restart, write to a serial port and join. libvirt's own client checks the host's state. None of it is Windows.
 //!
-//! As root, the daemon runs in system mode: VMs start by UEFI with Secure Boot and have a TPM, in `make judge` after a round with BIOS. They use a
-//! libvirt network with DHCP, QEMU's user owns their disks, and virtlogd writes their console output.
+//! As root, the daemon runs in system mode: VMs start by UEFI with Secure Boot and have a TPM, in the profile `judge` after a round with BIOS. They
+//! use a libvirt network with DHCP, QEMU's user owns their disks, and virtlogd writes their console output.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ fn machines_become_real_vms() {
         let Some(daemon) = hardware::daemon("machines_become_real_vms", &cp) else { return };
         let _words = hardware::Words(&daemon);
         let _capw = Capw::start(&cp, &[]).await;
-        // In `make judge` there are two machines, which are replaced one after the other; then one is removed.
+        // The profile `judge` has two machines, which are replaced one after the other; then one is removed.
         let replicas = if world::is_judge() { 2 } else { 1 };
         let mut workers = Workers { replicas, ..workers("hall", &cp, hardware::hypervisor(&daemon)).await };
         let mut domains = Vec::new();

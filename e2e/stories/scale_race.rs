@@ -326,7 +326,7 @@ impl Race<'_> {
     }
 
     /// Plays the MachineHealthCheck and the user: marks failed machines as unhealthy, and deletes failed machines when the rollout has stopped, as
-    /// `docs/pools.md` says.
+    /// `docs/pools.md` describes.
     async fn remediate(&self) {
         let mut random = self.random(5);
         loop {

@@ -69,7 +69,7 @@ fn a_pool_without_cluster_api() {
     });
 }
 
-/// With the kubeconfig of another cluster, nodes are there and objects here, with the same result.
+/// With the kubeconfig of another cluster, the nodes are in that cluster and the objects in this one, with the same result.
 #[test]
 fn a_pool_for_the_cluster_of_a_kubeconfig() {
     world::run(async {
@@ -128,7 +128,7 @@ async fn without_listing_nodes(cp: &ControlPlane) -> Vec<(&'static str, Value)> 
     roles
 }
 
-/// Deletes an object of a Cluster after Cluster API is gone, when a real API server answers with a page instead of Clusters.
+/// Deletes an object of a Cluster after Cluster API is removed, when a real API server answers with a page instead of Clusters.
 async fn what_cluster_api_left_can_be_deleted(cp: &ControlPlane) {
     let metadata = json!({"name": "left", "namespace": "default", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
         "finalizers": [capw::api::bootstrap_config::FINALIZER]});
@@ -185,7 +185,7 @@ fn machines_that_never_join() {
     });
 }
 
-/// A pool is handed to Cluster API and back, as docs/standalone.md says, and its VMs stay untouched.
+/// A pool is handed to Cluster API and back, as docs/standalone.md describes, and its VMs stay untouched.
 #[test]
 fn a_pool_is_handed_to_cluster_api_and_back() {
     world::run(async {

@@ -113,7 +113,7 @@ fn story(name: &str, on: Option<Product>) {
         workers.wait_gone(&cp, LIMIT).await;
         workers::wait_nothing_left(&cp, &capw, LIMIT).await;
         times.note("the Cluster is gone, and nothing is left");
-        // A finalizer of ours on an object that the user keeps would block its deletion.
+        // Our finalizer on an object that the user keeps would block its deletion.
         let hypervisor = workers.name(&workers.hypervisor);
         cp.delete(Kind::WINDOWS_HYPERVISOR, &hypervisor).await;
         cp.wait_gone(Kind::WINDOWS_HYPERVISOR, &hypervisor, LIMIT).await;

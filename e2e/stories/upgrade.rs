@@ -1,6 +1,6 @@
 //! Story *upgrade*: the previous release creates machines. `clusterctl upgrade apply`, or `kubectl apply`, installs this release while some machines
-//! are being created and some deleted. Then the story goes back by hand, and forward again. Nobody notices: no VM, Node, Secret or plan changes, each
-//! object is written at most once, each release completes the other's work, and both scale the other's objects.
+//! are being created and some deleted. Then the story downgrades by hand, and upgrades again. Nobody notices: no VM, Node, Secret or plan changes,
+//! each object is written at most once, each release completes the other's work, and both scale the other's objects.
 //!
 //! The guests always come from the previous release, because this release must understand a node that the previous release installed.
 //!
@@ -119,7 +119,7 @@ async fn install_previous(cp: &ControlPlane, way: Way, program: &Path) {
     cp.start_core().await;
 }
 
-/// Applies all objects of a release of ours, from its checkout.
+/// Applies all objects of a CAPW release, from its checkout.
 async fn apply(cp: &ControlPlane, checkout: &Path) {
     let all = checkout.join("config/default");
     cp.kubectl(&["apply", "--server-side", "-k", all.to_str().expect("a path in UTF-8")]).await;

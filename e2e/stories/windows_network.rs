@@ -149,7 +149,7 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
 /// A message of capw-node.exe.
 const SEEN: &str = "kube-proxy has made load balancers";
 
-/// Checks that the last message of capw-node.exe in each pod whose name starts with `start` contains `words`.
+/// Checks that the last message of capw-node.exe in each pod whose name starts with `start` contains the given text.
 async fn last_words(cluster: &Cluster, start: &str, words: &str) -> Result<(), String> {
     let lines = cluster.pods.lock().await.last_lines(start, "capw-node:");
     let other = lines.iter().find(|line| !line.contains(words));

@@ -92,7 +92,7 @@ async fn recorded(cp: &ControlPlane) -> Value {
     serde_json::from_str(&cp.kubectl(&["get", "nodes,daemonsets", "-A", "-o", "json"]).await).expect("JSON")
 }
 
-/// Waits until the pods are where the findings say. Returns the DaemonSets for Linux that have a pod on the Windows node.
+/// Waits until the pods are where the findings predict. Returns the DaemonSets for Linux that have a pod on the Windows node.
 async fn placed(cp: &ControlPlane) -> BTreeSet<String> {
     wait_for("the pods are where the findings say", LIMIT, || async {
         let sets = cp.list(DAEMON_SETS, Some("default")).await;

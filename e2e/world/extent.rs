@@ -1,6 +1,7 @@
 //! The extent of a story: the tests that every change must pass are kept short.
 
-/// Whether `make judge` runs the story, which may then take longer: more machines, more polls. nextest names its profile to every test.
+/// Whether the story runs in the profile `judge` of nextest, where it may take longer: more machines, more polls. nextest names its profile to
+/// every test.
 pub fn is_judge() -> bool {
     std::env::var("NEXTEST_PROFILE").is_ok_and(|profile| profile == "judge")
 }

@@ -1,5 +1,5 @@
-//! A faulty way to an API server: a proxy that loses requests and replies, answers with errors, and cuts or silences watches. What
-//! goes wrong follows from a seed. It must not change data that passes: what arrives is what was sent.
+//! A faulty way to an API server: a proxy that loses requests and replies, answers with errors, and cuts or silences watches. The
+//! faults follow from a seed. The proxy must not change data that passes: what arrives is what was sent.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -108,7 +108,7 @@ struct State {
 }
 
 impl FaultyWay {
-    /// A proxy to the API server of `cp`, with its certificate. Nothing goes wrong before [`FaultyWay::set`].
+    /// A proxy to the API server of `cp`, with its certificate. No fault occurs before [`FaultyWay::set`].
     pub async fn to(cp: &ControlPlane, seed: u64) -> Self {
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let admin = Kubeconfig::from_yaml(&read(cp.kubeconfig())).expect("a kubeconfig");

@@ -12,12 +12,12 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::control_plane::Options;
 
-/// The variable with the directory of kept control planes. `make test` sets it to one that lasts for the run; otherwise nothing is kept.
+/// The variable with the directory of kept control planes. The `xtask` program sets it to one that lasts for the run; otherwise nothing is kept.
 const DIRECTORY: &str = "CAPW_PLANES";
 /// The directories that form a control plane, without logs.
 const KEPT: [&str; 4] = ["etcd", "kube", "pki", "webhook"];
 
-/// Kinds that this process has taken: a second copy would look like the same cluster.
+/// Kinds that this process has taken: a second copy would appear to be the same cluster.
 static TAKEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The place of the kept control planes of a kind.

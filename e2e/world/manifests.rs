@@ -1,5 +1,5 @@
 //! YAML with several documents: reading, selecting, and applying a few well-known kinds without kubectl.
-//! It must not change what it applies, except where a caller says so.
+//! It must not change what it applies, except where a caller requests it.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ pub(super) const ADVERTISED: &str = "192.0.2.10";
 pub(super) const POD_SUBNET: &str = "10.244.0.0/16";
 pub(super) const SERVICE_SUBNET: &str = "10.96.0.0/16";
 
-/// The configuration for kubeadm's phases. `local` adds the settings for this machine only: the copy that goes into the
+/// The configuration for kubeadm's phases. `local` adds the settings for this machine only: the copy that is stored in the
 /// cluster for joining nodes must not contain a path of this machine.
 fn kubeadm_config(version: &str, endpoint: SocketAddr, local: Option<&Path>) -> String {
     let certificates = local.map(|dir| format!("certificatesDir: {}\n", dir.join("pki").display())).unwrap_or_default();

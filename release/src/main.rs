@@ -1,4 +1,4 @@
-//! Writes the artifacts of a CAPW release. `make` runs this program, which is not part of the product.
+//! Writes the artifacts of a CAPW release. The Makefile runs this program, which is not part of the product.
 
 mod archive;
 mod components;

@@ -1,4 +1,4 @@
-//! Tests the workflows of the public repository: they run only known `make` targets, and grant only the permissions that they need.
+//! Tests the workflows of the public repository: they run only known targets of the Makefile, and grant only the permissions that they need.
 
 use std::fs;
 

@@ -46,7 +46,7 @@ impl Change {
     }
 }
 
-/// Adds `delta` machines to the number `told` that was reported to the autoscaler. `None`: the pool has that number already.
+/// Adds `delta` machines to the number that was reported to the autoscaler. `None`: the pool has that number already.
 pub fn increase(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<Change>, Refusal> {
     if delta <= 0 {
         return Err(Refusal::Invalid(format!("delta: {delta}: must be more than 0")));
@@ -65,7 +65,7 @@ pub fn increase(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<C
     Ok(Some(Change { replicas: wanted, named: kept(group), base: Some(base) }))
 }
 
-/// Subtracts machines (`delta` is less than 0) from the number `told` that was reported to the autoscaler. Only machines that do not exist yet can
+/// Subtracts machines (`delta` is less than 0) from the number that was reported to the autoscaler. Only machines that do not exist yet can
 /// be taken back.
 pub fn decrease(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<Change>, Refusal> {
     if delta >= 0 {

@@ -25,7 +25,7 @@ use crate::telemetry::Metrics;
 const TRIES: usize = 5;
 /// The limit for a call; the autoscaler waits for 5 s.
 const LIMIT: Duration = Duration::from_secs(4);
-/// A label that no Node has, because no machine of ours has a GPU that pods can request.
+/// A label that no Node has, because none of our machines has a GPU that pods can request.
 const GPU_LABEL: &str = "infrastructure.cluster.x-k8s.io/gpu";
 
 /// The cached objects that calls read.

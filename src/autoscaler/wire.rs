@@ -19,7 +19,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// With `UPDATE_PROTO=1`, `make proto`, the test writes the files instead.
+    /// With `UPDATE_PROTO=1`, the test writes the files instead.
     #[test]
     fn the_generated_files_are_those_of_the_interface() {
         let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");

@@ -33,7 +33,7 @@ mod tests {
     use clap::CommandFactory;
     use std::process::Command;
 
-    /// The completions that a shell offers after these words.
+    /// The completions that a shell offers after this command line.
     fn offered(words: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("capw.bash");

@@ -23,7 +23,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the cluster and calls `ask` with it and the selected namespace.
+    /// Connects to the cluster and calls the function with it and the selected namespace.
     pub fn ask<T>(&self, ask: impl AsyncFnOnce(Cluster, String) -> Result<T, String>) -> Result<T, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
         runtime.block_on(async {

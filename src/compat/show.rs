@@ -20,7 +20,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the answer in one word.
+    /// Returns the short answer.
     fn answer(self) -> &'static str {
         match self {
             Self::Works | Self::Warns => "yes",

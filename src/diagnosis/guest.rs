@@ -55,7 +55,7 @@ pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     of_guest(object, status.bootstrap.as_ref(), now).symptoms
 }
 
-/// Returns the symptoms of a guest without a Node; `said` is its last report.
+/// Returns the symptoms of a guest without a Node, from its last report.
 pub fn of_guest(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timestamp) -> Assessment {
     let at = format!("WindowsMachine {}", name(&object.metadata));
     let report = said.map(|said| {

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::gate::paused_condition;
 use crate::api::condition::{self, ConditionType, Desired};
 
-/// Returns the conditions and the `observedGeneration` of the next status: `said` on top of the stored ones.
+/// Returns the conditions and the `observedGeneration` of the next status: the desired conditions on top of the stored ones.
 pub fn carry_over(
     stored: &[Condition],
     stored_generation: Option<i64>,
@@ -19,8 +19,8 @@ pub fn carry_over(
     (next, generation)
 }
 
-/// Applies `said` to `current`. If `said` has any condition, Paused is reported too. The other conditions hold for the present generation as well,
-/// because the decision has seen it.
+/// Applies desired conditions to the current ones. If there are any, Paused is reported too. The other conditions hold for the present generation as
+/// well, because the decision has seen it.
 fn conditions(current: &[Condition], said: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     if let [only] = said
         && still_paused(current, only)
@@ -53,7 +53,7 @@ pub fn in_stored_words(current: &[Condition], said: Desired) -> Desired {
     }
 }
 
-/// Whether two texts differ only in words with digits: times, addresses, numbers of processes, tasks and attempts.
+/// Whether two texts differ only in parts with digits: times, addresses, numbers of processes, tasks and attempts.
 pub fn is_same(one: &str, other: &str) -> bool {
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric());
@@ -62,7 +62,7 @@ pub fn is_same(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-/// Whether `said` repeats the stored Paused condition.
+/// Whether the desired condition repeats the stored Paused condition.
 fn still_paused(current: &[Condition], said: &Desired) -> bool {
     let known = condition::find(current, ConditionType::Paused);
     said.type_ == ConditionType::Paused && said.status == Some(true) && known.is_some_and(|c| c.status == "True" && c.message == said.message)

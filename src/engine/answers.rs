@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::api::cluster_ref::ClusterRef;
 use crate::kube_api::workload::{Workload, WorkloadError};
 
-/// The time from a failure until the API server is asked again.
+/// The time from a failure until the API server is queried again.
 pub const AGAIN: Duration = Duration::from_secs(5);
 
 /// The answers to one question, by cluster.
@@ -43,7 +43,7 @@ impl<T> Default for Answers<T> {
 }
 
 impl<T: Clone> Answers<T> {
-    /// Returns the known answer for a cluster. If the question is due, `ask` must send it and pass the answer to [`Answers::note`].
+    /// Returns the known answer for a cluster. If the question is due, the callback must send it and pass the answer to [`Answers::note`].
     pub fn get(&self, cluster: &ClusterRef, workload: &Workload, ask: impl FnOnce()) -> Result<T, WorkloadError> {
         let mut all = self.all.lock();
         let waits = |before: Option<&WorkloadError>| before.cloned().unwrap_or_else(|| WorkloadError::NotReached { cluster: cluster.words() });

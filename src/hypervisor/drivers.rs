@@ -216,7 +216,7 @@ impl Drivers {
     }
 }
 
-/// Says what is wrong with an object that names no driver, or several.
+/// Formats the error for an object that names no driver, or several.
 fn name_one_driver(key: &ObjectKey) -> String {
     let real: Vec<String> = DRIVERS.iter().filter(|name| **name != "simulated").map(|name| format!("spec.{name}")).collect();
     format!("WindowsHypervisor {key}: name exactly one driver: set {} or, for a trial, spec.simulated, e.g. to {{}}", real.join(", "))

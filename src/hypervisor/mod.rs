@@ -2,7 +2,7 @@
 //!
 //! A driver translates and calls; it decides nothing, knows no Kubernetes object and writes no status. Its contract
 //! (docs/design/drivers.md): after any prefix of the requests of one [`Driver::advance`], [`Driver::detach`] or [`Driver::retire`],
-//! [`Driver::observe`] reports what exists and the next call goes on; a foreign VM is never touched; absence is proven by reading VM, disks
+//! [`Driver::observe`] reports what exists and the next call continues; a foreign VM is never touched; absence is proven by reading VM, disks
 //! and configuration drive.
 
 #[cfg(test)]

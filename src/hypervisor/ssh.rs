@@ -1,4 +1,4 @@
-//! SSH to a host: the host's key must be in the login, or nothing of ours is sent. There is no switch to turn this off. Keys are Ed25519
+//! SSH to a host: the host's key must be in the login, or none of our data is sent. There is no switch to turn this off. Keys are Ed25519
 //! or ECDSA on both sides.
 
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 use super::answer::{self, SCRIPT_NAME};
 use super::installation::Installation;
 
-/// Windows Setup looks for this name at the top of each CD.
+/// Windows Setup searches for this name at the top of each CD.
 pub const ANSWER_NAME: &str = "Autounattend.xml";
 pub(super) const SCRIPT: &str = include_str!("install.ps1");
 /// The configurations of cloudbase-init. The script installs cloudbase-init if they exist.

@@ -20,7 +20,7 @@ use crate::guards::Guard;
 
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// The label of every token of ours, for listing.
+/// The label of all our tokens, for listing.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "capw");
 /// The annotation that names the owner of a token.
 const OWNER: &str = "capw.cluster.x-k8s.io/owner";

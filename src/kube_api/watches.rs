@@ -2,8 +2,8 @@
 
 use kube::runtime::watcher;
 
-/// The seconds after which the API server ends a watch, which then continues where it was. A watch without any data for a few seconds longer has
-/// gone silent. Without this limit, events that a proxy or a lost connection holds back would be noticed after five minutes.
+/// The seconds after which the API server ends a watch, which then continues where it was. A watch without any data for a few seconds longer
+/// counts as silent. Without this limit, events that a proxy or a lost connection holds back would be noticed after five minutes.
 const SECONDS: u32 = 45;
 
 /// Returns the settings that all watches begin with.

@@ -100,7 +100,7 @@ fn drivers_in(text: &str) -> usize {
     DRIVERS.iter().filter(|driver| text.contains(&driver.to_lowercase())).count()
 }
 
-/// Whether a text has each of these words.
+/// Whether a text has each of these terms.
 fn has_all<W: AsRef<str>>(text: &str, words: &[W]) -> bool {
     let found = words_in(text);
     words.iter().all(|word| found.contains(word.as_ref()))

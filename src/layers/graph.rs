@@ -1,4 +1,4 @@
-//! Which file uses which, as their `use` lines and the paths in their code say.
+//! The uses of files by other files, as their `use` lines and the paths in their code show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -36,7 +36,7 @@ pub enum Refusal {
     /// The client has no token, or an invalid one.
     Unauthorized,
     Forbidden,
-    /// Too many other clients have requests; the API server was not asked.
+    /// Too many other clients have requests; the API server was not queried.
     Busy,
     /// The API server does not answer.
     Unavailable,

@@ -13,7 +13,7 @@ pub enum Power {
 /// How a VM is stopped before it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
-    /// Ask the guest to shut down, and poll again.
+    /// Request a shutdown from the guest, and poll again.
     Graceful,
     /// Cut the power.
     Hard,

@@ -8,7 +8,7 @@ const WRITER: &[u8] = b"\x31\xc0\x8e\xd8\xbe\x40\x7c\xb4\x43\xb0\x00\xb2\x80\xcd
 /// The firmware request of the writer, at byte 64: 64 sectors from there.
 const REQUEST: &[u8] = b"\x10\x00\x40\x00\x00\x00\x00\x10\x00\x08\x00\x00\x00\x00\x00\x00";
 
-/// A disk image whose guest says hello.
+/// A disk image whose guest prints `hello`.
 pub fn greeter() -> Vec<u8> {
     disk(BOOT.to_vec(), 1 << 20)
 }

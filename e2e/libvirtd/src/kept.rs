@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::Mode;
 
-/// The variable with a directory that lasts for the run, where control planes are kept too. `make test` sets it; otherwise nothing is kept.
+/// The variable with a directory that lasts for the run, where control planes are kept too. The `xtask` program sets it; otherwise nothing is kept.
 const DIRECTORY: &str = "CAPW_PLANES";
 
 /// The path of the cache below a daemon's directory.

@@ -197,7 +197,7 @@ impl Daemon {
         self.path("run/libvirt/libvirt-sock")
     }
 
-    /// Creates a pool with an image whose guest says hello. Returns its directory.
+    /// Creates a pool with an image whose guest prints `hello`. Returns its directory.
     pub fn pool(&self, name: &str, image: &str) -> PathBuf {
         self.pool_with(name, |directory| fs::write(directory.join(image), guest::greeter()).unwrap())
     }

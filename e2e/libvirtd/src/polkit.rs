@@ -1,4 +1,4 @@
-//! Access control: the daemon asks polkit, which is on a separate bus, what a user may do.
+//! Access control: the daemon queries the rights of a user from polkit, which is on a separate bus.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -29,7 +29,7 @@ impl<T, E: Display> Observation<T> for Result<T, E> {
 }
 
 /// Polls until `look` gives a value and returns it. Panics when `deadline` has passed, with `what` and the last observation:
-/// let `look` return `Err(what it saw)` where `None` would be too little. The deadline is for an idle machine ([`Patience`]).
+/// return `Err(what was seen)` where `None` would be too little. The deadline is for an idle machine ([`Patience`]).
 pub async fn wait_for<T, O, Fut>(what: &str, deadline: Duration, mut look: impl FnMut() -> Fut) -> T
 where
     O: Observation<T>,

@@ -1,4 +1,4 @@
-//! Wine's console needs a terminal: a pseudo terminal whose output goes to a file.
+//! Wine's console needs a terminal: a pseudo terminal whose output is written to a file.
 
 use std::fs::File;
 use std::io::{Read, Write};

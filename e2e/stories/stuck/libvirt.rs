@@ -1,5 +1,5 @@
 //! Story *why is it stuck* behind real libvirt daemons, all but one of them in system mode, with real QEMU VMs: the problems that only a daemon and
-//! its host can report. The guests are boot sectors, which never join, so a machine is well when its VM runs. Each case is fixed as its message says.
+//! its host can report. The guests are boot sectors, which never join: a machine is well when its VM runs. The remedy in each message fixes its case.
 
 mod fitness;
 mod login;

@@ -1,4 +1,4 @@
-//! Story *why is it stuck* behind simulators of products: the problems that only their drivers can report. Each case is fixed as its message says.
+//! Story *why is it stuck* behind simulators of products: the problems that only their drivers can report. The remedy in each message fixes its case.
 
 use std::time::Instant;
 
@@ -248,7 +248,7 @@ impl Site<'_> {
 
     async fn vm_removed(&self) {
         let mut workers = self.one_machine("removed").await;
-        // The place where the simulator's administrator looks for VMs.
+        // The place where the simulator's administrator expects VMs.
         workers.be_made_by(self.simulator);
         workers.apply(self.cp).await;
         self.settled(&workers).await;

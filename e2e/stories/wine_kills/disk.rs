@@ -1,5 +1,5 @@
 //! The effects of a plan on a Wine guest: every file of its drive, the registry values, services and everything else that the plan names.
-//! Values that naturally differ between two machines are replaced by the same word.
+//! Values that naturally differ between two machines are replaced by the same placeholder.
 
 use std::collections::BTreeMap;
 use std::fs;

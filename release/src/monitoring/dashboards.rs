@@ -1,4 +1,4 @@
-//! The dashboards for Grafana, in `config/components/monitoring/dashboards`: `make dashboards` writes them.
+//! The dashboards for Grafana, in `config/components/monitoring/dashboards`: the Makefile's target `dashboards` writes them.
 
 use std::fs;
 use std::path::Path;

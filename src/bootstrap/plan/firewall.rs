@@ -1,4 +1,4 @@
-//! The words of firewall rules.
+//! The direction, action and protocol of firewall rules.
 
 use serde::{Deserialize, Serialize};
 

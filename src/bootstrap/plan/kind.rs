@@ -1,4 +1,4 @@
-//! The kinds of items, each with the state that it makes true.
+//! The kinds of items, each with the state that it establishes.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Compares what DaemonSets ask for and tolerate with the labels and taints of the nodes.
+//! Compares the node selection and the tolerations of DaemonSets with the labels and taints of the nodes.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, PodSpec, Taint};

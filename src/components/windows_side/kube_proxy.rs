@@ -18,7 +18,8 @@ pub fn readiness() -> Value {
     json!({"httpGet": {"path": "/healthz", "port": 10256}, "periodSeconds": 5})
 }
 
-/// The arguments that tell `capw-node.exe` the network to wait for, and the source of kube-proxy's address in it; flanneld's network is the default.
+/// The arguments of `capw-node.exe` that specify the network to wait for, and the source of kube-proxy's address in it; flanneld's network is the
+/// default.
 pub const fn arguments(network: &Network) -> &'static [&'static str] {
     match network {
         Network::Flannel(_) => &[],

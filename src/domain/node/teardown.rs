@@ -16,8 +16,8 @@ use crate::domain::owner::{Owner, TargetCluster};
 const GOING: Duration = Duration::from_secs(5);
 /// The interval for checking faults that a person can fix in or around the workload cluster.
 const RECHECK: Duration = Duration::from_secs(10);
-/// Under Cluster API, the time from its deletion that a machine whose VM is gone waits for an unusable workload cluster. Core itself does not wait
-/// for a Node that it does not know.
+/// Under Cluster API, the time from its deletion that a machine whose VM no longer exists waits for an unusable workload cluster. Core itself does
+/// not wait for a Node that it does not know.
 const CORE: Duration = Duration::from_secs(120);
 
 /// The next step when the workload cluster cannot be used.
@@ -43,9 +43,9 @@ pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownSte
     }
 }
 
-/// Whether a Node may exist although the VM is gone. In a standalone pool, that is a Node that appeared while the watch was behind. Under Cluster
-/// API, it is a Node that core has not found yet: core deletes only the Node that the Machine names, and skips it if its connection to the workload
-/// cluster is down just then (`isDeleteNodeAllowed` in core's `machine_controller.go`). The Nodes of a deleted cluster are deleted with it.
+/// Whether a Node may exist although the VM no longer exists. In a standalone pool, that is a Node that appeared while the watch was behind. Under
+/// Cluster API, it is a Node that core has not found yet: core deletes only the Node that the Machine names, and skips it if its connection to the
+/// workload cluster is down just then (`isDeleteNodeAllowed` in core's `machine_controller.go`). The Nodes of a deleted cluster are deleted with it.
 pub fn may_leave_node(owner: &Owner, cluster: &TargetCluster) -> bool {
     let is_known_to_core = owner.request().is_some_and(|request| request.node.is_some());
     cluster.cluster.is_standalone() || (cluster.control_plane_initialized && !cluster.is_deleting && !is_known_to_core)

@@ -56,7 +56,7 @@ async fn make(session: &Session, name: &str, image: &Image, bytes: Option<u64>) 
     let original = Volume { name: image.name.clone(), key: image.path.clone() };
     let copy = client.copy_volume(pool, &volumes::copy(name, image), &original).await?;
     match bytes.filter(|bytes| *bytes > image.bytes) {
-        // A copy always has the size of its original, whatever its definition says.
+        // A copy always has the size of its original, whatever the size in its definition.
         Some(bytes) => match client.resize_volume(pool, &copy, bytes).await {
             Ok(()) => Ok(()),
             Err(error) => {

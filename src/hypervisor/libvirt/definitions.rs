@@ -16,12 +16,12 @@ use crate::hypervisor::DriverError;
 pub struct Definitions(Mutex<HashMap<VmUuid, Found>>);
 
 impl Definitions {
-    /// Whether that VM was created or listed, and is not known to be gone.
+    /// Whether that VM was created or listed, and is not known to have been removed.
     pub fn knows(&self, vm: VmUuid) -> bool {
         self.0.lock().contains_key(&vm)
     }
 
-    /// Lists the VMs that were created or listed, and are not known to be gone.
+    /// Lists the VMs that were created or listed, and are not known to have been removed.
     pub fn all(&self) -> Vec<VmUuid> {
         self.0.lock().keys().copied().collect()
     }

@@ -52,7 +52,7 @@ pub fn firmware(spec: &VmSpec) -> Element {
     element("os").attribute("firmware", "efi").with(machine).with(element("firmware").with_all(features)).with(boot)
 }
 
-/// Builds the features that tell Windows that it is a guest.
+/// Builds the features by which Windows recognizes that it is a guest.
 pub fn features(spec: &VmSpec) -> Element {
     let on = |name: &'static str| element(name).attribute("state", "on");
     let hyperv = element("hyperv").with(on("relaxed")).with(on("vapic")).with(on("spinlocks").attribute("retries", 8191));
@@ -87,7 +87,7 @@ fn topology(cpus: u32) -> (u32, u32) {
 }
 
 /// Builds the clock: UTC, so that a VM has the same clock on each host, whatever the host's time zone. Windows treats it as local time
-/// unless its zone is UTC or its registry says otherwise (RealTimeIsUniversal): docs/windows-image.md.
+/// unless its zone is UTC or its registry sets RealTimeIsUniversal: docs/windows-image.md.
 pub fn clock() -> Element {
     element("clock").attribute("offset", "utc").with(element("timer").attribute("name", "hypervclock").attribute("present", "yes"))
 }

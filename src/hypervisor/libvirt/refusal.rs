@@ -152,7 +152,7 @@ fn without_times(words: &str) -> String {
     words.split_inclusive(char::is_whitespace).filter(|word| !is_time(word.trim_end())).collect()
 }
 
-/// Whether a word is a time as QEMU writes it: `2026-11-25T02:07:00.123456Z`.
+/// Whether a text is a time as QEMU writes it: `2026-11-25T02:07:00.123456Z`.
 fn is_time(word: &str) -> bool {
     const FORM: &[u8] = b"0000-00-00T00:00:00";
     let Some((whole, rest)) = word.split_at_checked(FORM.len()) else { return false };

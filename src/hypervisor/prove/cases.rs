@@ -13,7 +13,7 @@ pub(super) type Body = for<'a> fn(&'a Trial<'a>) -> LocalBoxFuture<'a, Result<St
 
 /// One behaviour of a driver.
 pub struct Case {
-    /// The behaviour, in plain words.
+    /// The behaviour, in plain language.
     pub name: &'static str,
     /// The case's rows in docs/hypervisors/proof.md.
     pub rows: &'static str,

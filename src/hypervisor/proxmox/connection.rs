@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(connection.server(), answering);
         let waits = timeout(Duration::from_millis(100), hangs.accept()).await;
         assert!(waits.is_ok(), "it was asked");
-        // A change goes to the server that answers.
+        // A change is sent to the server that answers.
         assert_eq!(connection.send(&call, Effect::Changes).await.unwrap(), 7);
     }
 

@@ -1,4 +1,4 @@
-//! Finds a machine's VM in the cluster, and tells whose it is.
+//! Finds a machine's VM in the cluster, and determines its owner.
 
 use super::client::Location;
 use super::driver::ProxmoxDriver;

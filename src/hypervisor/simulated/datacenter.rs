@@ -138,7 +138,7 @@ impl Datacenter {
     pub fn detach(&self, key: &MachineKey) -> Result<DriverStep, DriverError> {
         let _lock = self.lock()?;
         let vm = self.vm(key.vm.0);
-        // A missing or foreign VM has no seed of ours.
+        // A missing or foreign VM does not have our seed.
         if self.own_record(&vm, key)?.is_none() {
             return Ok(DriverStep::Done);
         }

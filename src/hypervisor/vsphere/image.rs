@@ -126,7 +126,7 @@ impl Image {
         &self.vm
     }
 
-    /// Whether a machine gets a linked clone; an error says why the image does not fit the machine.
+    /// Whether a machine gets a linked clone; an error states why the image does not fit the machine.
     pub fn is_linked(&self, spec: &VmSpec, mode: CloneMode) -> Result<bool, DriverError> {
         let name = &self.name;
         let invalid = |text: String| Err(DriverError::Invalid(text));

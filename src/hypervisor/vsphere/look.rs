@@ -27,7 +27,7 @@ const TOLD_BY: Duration = Duration::from_secs(3);
 pub enum Cloned {
     Running,
     Is(Box<Found>),
-    /// Only an observation can tell.
+    /// Only an observation can show the result.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl VsphereDriver {
     }
 
     /// Finds the VM without the cached VMs: by its UUID in the whole vCenter and by its name in the folder, where it is visible while it is
-    /// being cloned. With `believes`, the cache may prove that the folder has no such name; for a VM that we destroyed this proves its absence.
+    /// being cloned. If the cache may be trusted, it can prove that the folder has no such name; for a VM that we destroyed this proves its absence.
     pub async fn find_by_request(&self, key: &MachineKey, believes: bool) -> Result<Option<Found>, DriverError> {
         let memory = self.known.lock().await.get(key.vm);
         if let Some(Memory::Is(vm)) = &memory {

@@ -175,7 +175,7 @@ impl Mirror {
         }
     }
 
-    /// Notes that a VM was destroyed, whatever later updates say.
+    /// Notes that a VM was destroyed, whatever later updates report.
     pub fn forget(&self, vm: &Reference) {
         let mut told = self.told.lock();
         told.vms.remove(vm);

@@ -40,7 +40,7 @@ impl VsphereDriver {
         Ok(DriverStep::Started { journal })
     }
 
-    /// Explains why the name is taken: another process of ours was faster, or the VM is not ours.
+    /// Explains why the name is taken: another process of CAPW was faster, or the VM is not ours.
     async fn duplicate(&self, key: &MachineKey) -> DriverError {
         match self.find_by_request(key, false).await {
             Ok(Some(found)) if !found.is_unknown() && !found.is_ours(key) => self.conflict(&found.name),

@@ -34,7 +34,7 @@ pub struct Sources<'a> {
     pub object: &'a WindowsBootstrapConfig,
     pub request: &'a NodeRequest,
     pub target: &'a TargetCluster,
-    /// The WindowsMachine, if the machine is one of ours.
+    /// The WindowsMachine, if CAPW provides the machine.
     pub windows_machine: Option<&'a WindowsMachine>,
     pub endpoint: &'a Endpoint,
     pub workload: &'a Workload,

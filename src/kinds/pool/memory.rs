@@ -70,7 +70,7 @@ impl Memories {
         memory.made.values().map(|(object, _)| object.clone()).collect()
     }
 
-    /// Created machines that the watch has not shown for so long that they must be read.
+    /// Created machines that the watch has not shown within the time limit: they must be read.
     pub fn overdue(&self, pool: &str, now: Timestamp) -> Vec<WindowsMachine> {
         let all = self.0.lock();
         let made = all.get(pool).into_iter().flat_map(|memory| memory.made.values());

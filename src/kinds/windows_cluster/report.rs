@@ -13,7 +13,8 @@ pub fn status(object: &WindowsCluster, mut next: WindowsClusterStatus, said: &[D
     next
 }
 
-/// Removes the conditions of components that are no longer requested, unless `said` has them. `asked`: the components, unless their mode is `Off`.
+/// Removes the conditions of components that are no longer requested, unless they are among the desired ones. `asked`: the components, unless
+/// their mode is `Off`.
 /// The objects that CAPW brought stay reported while the cluster cannot be read.
 pub fn drop_conditions(next: &mut WindowsClusterStatus, said: &[Desired], asked: Option<&Components>, is_unread: bool) {
     let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);

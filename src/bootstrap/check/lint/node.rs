@@ -47,7 +47,7 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// Checks L25: without a drive of ours the secrets are part of the script.
+/// Checks L25: without our drive the secrets are part of the script.
 fn check_delivery(facts: &BootstrapFacts, findings: &mut Findings) {
     // Another infrastructure provider names the machine, and passes on only the user data.
     let given = match (facts.spec.channel, &facts.host_name) {

@@ -119,7 +119,7 @@ pub(super) fn strangers(world: &World<'_>, everywhere: &World<'_>, more: &[&str]
     found
 }
 
-/// Finds word arguments that equal the name of one of the command's parameters, or of a variable: a dash or a dollar is missing.
+/// Finds bare arguments that equal the name of one of the command's parameters, or of a variable: a dash or a dollar is missing.
 fn words(call: &Call<'_>, parameters: &BTreeSet<String>, globals: &BTreeSet<String>) -> Vec<String> {
     let words = call.arguments.iter().filter(|argument| matches!(argument.kind, Kind::Word(_))).filter_map(|word| word.constant());
     let missing = words.filter_map(|word| {
@@ -133,7 +133,7 @@ fn words(call: &Call<'_>, parameters: &BTreeSet<String>, globals: &BTreeSet<Stri
     missing.collect()
 }
 
-/// Returns the names of the commands that a `Get-Command` call looks up.
+/// Returns the names of the commands that a `Get-Command` call queries.
 fn asked<'a>(call: &Call<'a>) -> Vec<&'a str> {
     let arguments = call.arguments.iter().filter(|argument| call.name == "Get-Command" && matches!(argument.kind, Kind::Constant(_)));
     arguments.filter_map(|argument| argument.constant()).collect()

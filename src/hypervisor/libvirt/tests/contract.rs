@@ -27,7 +27,7 @@ async fn it_keeps_the_contract_in_system_mode() {
     contract::all(|| LibvirtEndpoint::new(&daemon)).await;
 }
 
-/// A hundred lives of real VMs take minutes: `make test-libvirt`.
+/// A hundred lives of real VMs take minutes: the Makefile's target `test-libvirt` runs them.
 #[tokio::test]
 #[ignore = "it takes minutes"]
 async fn any_request_may_be_lost() {

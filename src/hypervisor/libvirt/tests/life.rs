@@ -1,4 +1,4 @@
-//! The requests of a life, and what the driver tells of a host that others change.
+//! The requests in the life of a VM, and the driver's reports about a host that others change.
 
 use std::sync::Arc;
 

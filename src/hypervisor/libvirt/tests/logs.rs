@@ -147,7 +147,7 @@ async fn a_process_that_begins_reads_a_pool_again_once_for_all_vms() {
     assert_eq!(endpoint.files(), [IMAGE], "nothing is left");
 }
 
-/// The daemon does not refresh a pool while it creates a volume there: a removal waits a short time, and goes on.
+/// The daemon does not refresh a pool while it creates a volume there: a removal waits a short time, and continues.
 #[tokio::test]
 async fn a_pool_that_cannot_be_read_again_now_is_waited_for() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };

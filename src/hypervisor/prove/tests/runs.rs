@@ -1,4 +1,4 @@
-//! Runs at a simulated hypervisor: the failing case, and that nothing of ours is left and everything else stays.
+//! Runs at a simulated hypervisor: the failing case, and that nothing that CAPW created is left and everything else stays.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -50,7 +50,7 @@ async fn a_vm_is_as_asked_to_an_independent_reader() {
     assert_eq!(made.value("boot"), "order=scsi0", "it is the image's");
 }
 
-/// Local disks bind a VM to their node; with shared disks the VM goes to the node with free memory.
+/// Local disks bind a VM to their node; with shared disks the VM is placed on the node with free memory.
 #[tokio::test]
 async fn a_vm_goes_where_its_disks_and_its_memory_are() {
     let Some(endpoint) = endpoint() else { return };

@@ -1,4 +1,4 @@
-//! Faults in a cluster, tested with fakepve: the driver reports each fault with the remedy, changes nothing, and goes on when the cause ends.
+//! Faults in a cluster, tested with fakepve: the driver reports each fault with the remedy, changes nothing, and continues when the cause ends.
 
 use super::rig::{STEPS, endpoint, failure};
 use crate::hypervisor::contract::TestEndpoint;

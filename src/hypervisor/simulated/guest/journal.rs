@@ -52,7 +52,7 @@ struct Marker {
 /// The end of a run of the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Finished or failed; the journal says which.
+    /// Finished or failed; the journal records which.
     ForGood,
     /// Windows must be restarted.
     ForRestart,

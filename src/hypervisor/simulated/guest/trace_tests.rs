@@ -203,8 +203,8 @@ async fn the_model_reports_what_the_runner_reported() {
     assert_eq!(forgotten, FORGOTTEN.map(|(item, _)| item.to_owned()).into(), "no exception that is not needed");
 }
 
-/// `make test-powershell` records runs of today's runner in the directory that CAPW_TRACES names: one folder per run with `node.json`,
-/// `faults` and `report.log`. Messages are left out: they hold times.
+/// The Makefile's target `test-powershell` records runs of today's runner in the directory that CAPW_TRACES names: one folder per run with
+/// `node.json`, `faults` and `report.log`. Messages are left out: they hold times.
 #[tokio::test(start_paused = true)]
 #[allow(clippy::disallowed_methods, reason = "a test that is told where to look")]
 async fn the_model_reports_what_the_runner_reports_today() {

@@ -26,7 +26,7 @@ pub async fn live(guest: &Guest, _programs: Option<&Path>, _power: &Cancellation
     }
 }
 
-/// The report after the newest one, which may come from a program that has Wine guests; `None` if it was made.
+/// The report after the newest one, which may come from a program that has Wine guests; `None` if the newest one already is this failure.
 fn refusal(newest: Option<GuestReport>) -> Option<GuestReport> {
     let (sequence, boot) = newest.as_ref().map_or((0, 0), |newest| (newest.sequence, newest.boot));
     let is_known = newest.is_some_and(|newest| newest.is_final_failure() && newest.message == REFUSAL);

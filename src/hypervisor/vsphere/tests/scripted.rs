@@ -28,7 +28,7 @@ enum Reply {
 
 type Script = Arc<dyn Fn(&str, &str) -> Option<Reply> + Send + Sync>;
 
-/// A vCenter in which every search succeeds, unless the script says otherwise.
+/// A vCenter in which every search succeeds, unless the script specifies another reply.
 fn usual(method: &str, body: &str) -> Reply {
     let reference = |kind: &str, id: &str| format!("<returnval type=\"{kind}\">{id}</returnval>");
     let object = |kind: &str, properties: &str| format!("<returnval><objects><obj type=\"{kind}\">{kind}-1</obj>{properties}</objects></returnval>");

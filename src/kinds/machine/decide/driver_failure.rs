@@ -53,7 +53,7 @@ pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> 
     AfterFailure::Report(Decision { step: (), conditions, requeue_after: Some(RECHECK) })
 }
 
-/// The conditions for a fault that should have passed automatically but has not. `words` is the hypervisor's message.
+/// The conditions, with the hypervisor's message, for a fault that should have passed automatically but has not.
 pub fn lasting(object: &WindowsMachine, hypervisor: &str, words: &str) -> Vec<Desired> {
     conditions(object, Reason::HypervisorFailing, format!("WindowsHypervisor {hypervisor}, time after time: {words}"))
 }

@@ -15,7 +15,7 @@ pub struct Places<'a> {
 }
 
 /// Chooses the hypervisor of a machine: the earlier choice, else the Machine's failure domain, else the spec, else the only hypervisor. A
-/// new machine never goes to a hypervisor that its cluster may not use.
+/// new machine is never placed on a hypervisor that its cluster may not use.
 pub fn choose(object: &WindowsMachine, places: &Places<'_>) -> Result<String, (Reason, String)> {
     if let Some(name) = chosen(object) {
         return Ok(name);

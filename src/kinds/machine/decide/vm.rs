@@ -150,7 +150,7 @@ pub fn has_finished(object: &WindowsMachine) -> bool {
     told.is_some_and(|told| told.item == REPORT_PLAN && told.state == state::FINISHED)
 }
 
-/// A guest that may run pods is asked to shut down, and gets some time for that. A guest that never joined has nothing to lose.
+/// A guest that may run pods is shut down gracefully, within a time limit. A guest that never joined has nothing to lose.
 fn stop_mode(object: &WindowsMachine, stop: Duration, now: Timestamp) -> StopMode {
     let status = object.status.as_ref();
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -178,7 +178,7 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
 
 /// Reports the progress of the join. Ready stays true while the node may still join, since MachineHealthCheck counts from its last change.
 /// Once the guest has given up, Ready is false, which a MachineHealthCheck can see (`InfrastructureReady` of the Machine). A finding of the
-/// diagnosis changes only the message, never a status: a cause that comes and goes must not restart a timeout.
+/// diagnosis changes only the message, never a status: an intermittent cause must not restart a timeout.
 fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Timestamp) -> Decision<VmStep> {
     let condition = |reason, message: String| Desired::no(ConditionType::NodeJoined, reason, message);
     let node = s.owner.request().and_then(|owner| Some((owner, owner.node.as_ref()?)));

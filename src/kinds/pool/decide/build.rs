@@ -28,7 +28,7 @@ const PREFIX: usize = 9;
 /// The number of characters after the prefix, which distinguish the machines.
 const SUFFIX: usize = 5;
 
-/// A new machine, on the hypervisor `place` or where the template says.
+/// A new machine, on the hypervisor `place` or the one that the template specifies.
 pub fn machine(object: &WindowsNodePool, request: &PoolRequest, template: &Template, name: &str, place: Option<&str>) -> WindowsMachine {
     let metadata = object.spec.template.metadata.clone().unwrap_or_default();
     let mut annotations: BTreeMap<String, String> = in_place::notes(&metadata).into_iter().chain(metadata.annotations).collect();

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolStep {
     Wait,
-    /// Create one machine for each entry, on the hypervisor that it names, or where the template says.
+    /// Create one machine for each entry, on the hypervisor that the entry or the template specifies.
     Make(Vec<Option<String>>),
     /// Remove these machines, in the order of their ranks.
     Remove {

@@ -274,7 +274,7 @@ impl Windows<'_> {
         fs::read(self.path(&path)?).map_err(said(&path))
     }
 
-    /// Runs a program to its end. Its output goes to a file named after the item, its last line into the error.
+    /// Runs a program to its end. Its output is written to a file named after the item; its last line is part of the error.
     pub async fn run(&self, id: &str, argv: &[String], directory: &str, seconds: u32, codes: &ExitCodes) -> Result<i32, String> {
         let program = argv.first().map(String::as_str).unwrap_or_default();
         let log = self.disk.logs().join(format!("{id}.log"));

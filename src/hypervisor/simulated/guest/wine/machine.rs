@@ -34,7 +34,7 @@ const ENTER: &str = r#"cd "$1"; if [ -n "$2" ]; then echo $$ > "$2"; fi; shift 2
 const WINE: &str = "/usr/lib/wine/wine64";
 const SERVER: &str = "/usr/lib/wine/wineserver";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The time limit until the namespaces exist, and until they are gone.
+/// The time limit until the namespaces exist, and until they are removed.
 const SWITCH: Duration = Duration::from_secs(20);
 
 /// A machine that is on. Its drop cuts the power.
@@ -171,7 +171,7 @@ impl Machine {
         if let Some(authorities) = authorities {
             command.arg("--cacert").arg(authorities);
         }
-        // The proxy goes into a variable: every process can see arguments.
+        // The proxy is passed in a variable: every process can see arguments.
         command.arg("--").arg(url).envs(proxy.map(|proxy| ("ALL_PROXY", proxy)));
         ended("curl", command.output().await)
     }
@@ -224,7 +224,7 @@ impl Machine {
         command
     }
 
-    /// Runs a small program of Wine or of ours to its end; returns its exit status and its output.
+    /// Runs a small program of Wine or of CAPW to its end; returns its exit status and its output.
     pub async fn tool(&self, argv: &[&str]) -> io::Result<(ExitStatus, String)> {
         let mut command = self.windows(&self.drive(), None, argv);
         let output = timeout(Duration::from_secs(90), command.output()).await.map_err(io::Error::other)??;

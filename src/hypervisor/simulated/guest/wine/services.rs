@@ -191,7 +191,7 @@ struct PlainService {
 }
 
 impl PlainService {
-    /// Starts the program. Its output beside its log goes to a file of its name.
+    /// Starts the program. Its output beside its log is written to a file of its name.
     async fn start(&self) -> io::Result<Child> {
         let Self { machine, logs, number, name, service } = self;
         let words = winsplit::split(&service.command_line);

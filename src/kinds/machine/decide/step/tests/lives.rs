@@ -1,4 +1,4 @@
-//! A machine from its begin to its end, and what people are told meanwhile.
+//! A machine from its creation to its removal, and the conditions that users see during that time.
 
 use std::time::Duration;
 
