@@ -19,7 +19,7 @@ struct Sort {
     one: &'static str,
     /// The files that name each of them.
     lists: &'static [&'static str],
-    /// What a file can use in place of a list of its own.
+    /// The code that a file can use in place of a list of its own.
     instead: &'static str,
     exceptions: &'static [Exception],
 }

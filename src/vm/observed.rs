@@ -1,4 +1,4 @@
-//! What a driver observes of a VM.
+//! The state of a VM that a driver observes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -30,7 +30,7 @@ const BOOTED: &str = "containerd successfully booted";
 const CONTAINERD: &str = r"C:\config.toml";
 const PROXY_OUT: &str = r"C:\kube-proxy-out.yaml";
 
-/// What the kubelet of a payload starts with.
+/// The files and flags with which the kubelet of a payload starts.
 #[derive(Debug)]
 pub struct Kubelet {
     /// The cluster's configuration with our patch.

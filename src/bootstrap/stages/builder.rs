@@ -1,4 +1,4 @@
-//! What every stage needs to add its items to the plan.
+//! The builder with which every stage adds its items to the plan.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ const PLACEHOLDER_ENDPOINT: &str = "placeholder.invalid:6443";
 /// A certificate without a key: nothing can be signed with it.
 const PLACEHOLDER_CA: &str = include_str!("../../bootstrap/sample-ca.pem");
 
-/// What is said instead of documents that are not there.
+/// The text in place of missing documents.
 #[derive(Args, Debug, Default)]
 pub struct Given {
     /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment, WindowsNodePool or Cluster.

@@ -1,4 +1,4 @@
-//! What the reader of a family of networks returns.
+//! The result of reading a family of networks.
 
 use super::source::Origin;
 

@@ -1,4 +1,4 @@
-//! What is known about the Linux side of a cluster.
+//! The known facts about the Linux side of a cluster.
 
 use super::dns::Dns;
 use super::kind::Kind;

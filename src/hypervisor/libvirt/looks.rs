@@ -1,4 +1,4 @@
-//! What was observed of machines a moment ago.
+//! Recent observations of machines.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

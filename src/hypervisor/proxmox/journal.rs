@@ -1,4 +1,4 @@
-//! What the journal of a machine keeps.
+//! The entries in the journal of a machine.
 
 use super::client::Location;
 use crate::vm::Journal;
