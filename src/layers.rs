@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::references::without_tests;
+
 mod additions;
 mod graph;
 
@@ -123,7 +125,7 @@ fn every_file_uses_only_what_its_room_allows() {
         // Inline tests are indented.
         let flat = text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
         let of_tests = graph::used_paths(&flat).into_iter().filter(|path| path.starts_with("crate::"));
-        for used in graph::used_paths(graph::without_tests(text)).into_iter().chain(of_tests) {
+        for used in graph::used_paths(without_tests(text)).into_iter().chain(of_tests) {
             let Some(target) = graph::target(&files, module, &used) else { continue };
             let target = self::room(&target);
             // Tests of every room may use judges and testing.
@@ -176,11 +178,11 @@ const ITEMS: [&str; 10] = ["fn", "async", "unsafe", "struct", "enum", "trait", "
 
 /// Returns the lines of a `mod.rs` that begin such an item.
 fn items(text: &str) -> Vec<&str> {
-    let word = |line: &'_ str| -> String {
-        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
-        words.next().unwrap_or_default().split('<').next().unwrap_or_default().to_owned()
+    let begins_one = |line: &&str| {
+        let first = line.split_whitespace().find(|word| !word.starts_with("pub"));
+        first.and_then(|word| word.split('<').next()).is_some_and(|word| ITEMS.contains(&word))
     };
-    text.lines().filter(|line| ITEMS.contains(&word(line).as_str())).collect()
+    text.lines().filter(begins_one).collect()
 }
 
 #[test]

@@ -42,6 +42,11 @@ pub fn texts() -> BTreeMap<PathBuf, String> {
     found.into_iter().filter_map(|path| Some((path.strip_prefix(root()).unwrap().to_owned(), fs::read_to_string(&path).ok()?))).collect()
 }
 
+/// Returns the text of a Rust file without its inline tests, in which `super` means another module.
+pub fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
 /// Normalizes a path: `docs/../src/lib.rs` is `src/lib.rs`.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {

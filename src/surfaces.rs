@@ -13,6 +13,7 @@ use crate::api::custom_resource_definitions;
 use crate::api::machine::WindowsMachine;
 use crate::cli::Arguments;
 use crate::domain::identity::{host_name, vm_uuid};
+use crate::references::without_tests;
 use crate::telemetry::metrics::tests::described;
 use crate::vm::FailureCode;
 
@@ -80,8 +81,7 @@ fn names() -> BTreeSet<String> {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") && !is_test {
                 let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-                found.extend(name.captures_iter(code).map(|found| found[1].to_owned()));
+                found.extend(name.captures_iter(without_tests(&text)).map(|found| found[1].to_owned()));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::api::condition::Reason;
+use crate::references::without_tests;
 use crate::vm::FailureCode;
 
 /// Collects the files below `directory` with this extension.
@@ -27,7 +28,7 @@ fn texts(extension: &str) -> Vec<String> {
 
 /// Returns the sources without tests.
 fn sources() -> Vec<String> {
-    let texts = texts("rs").into_iter().filter_map(|text| text.split("#[cfg(test)]\nmod tests {").next().map(str::to_owned));
+    let texts = texts("rs").into_iter().map(|text| without_tests(&text).to_owned());
     let found: Vec<String> = texts.filter(|text| !text.contains("#[test]")).collect();
     assert!(found.len() > 100, "{} files", found.len());
     found

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use crate::references::without_tests;
+
 /// Path of a module, e.g. `["kinds", "machine"]`.
 pub type Module = Vec<String>;
 
@@ -24,11 +26,6 @@ pub fn files() -> Files {
         (module, (file, text))
     };
     paths.iter().map(|path| entry(path)).collect()
-}
-
-/// A text without its inline tests, in which `super` means another module.
-pub fn without_tests(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
 }
 
 /// The paths that a text uses, groups spread out.
