@@ -113,7 +113,7 @@ upgrade: $(CARGO_NEXTEST) ## Upgrade from the release before this one in the mid
 	$(NEXTEST) --no-capture --run-ignored only -E 'test(/^upgrade::/)'
 
 test-libvirt: $(CARGO_NEXTEST) ## Run what takes minutes with a real libvirt daemon: a life of a VM for each request that may be lost
-	$(NEXTEST) --run-ignored only -E 'test(/^hypervisor::libvirt::/)'
+	$(NEXTEST) --run-ignored only -E 'test(/^hypervisor::drivers::libvirt::/)'
 
 test-powershell: $(CARGO_NEXTEST) ## Run the scripts with a real PowerShell, which CAPW_PWSH names: parser, Pester, whole plans under Wine (ALL=1: every plan, kill and fault)
 	bash e2e/tools/windows/build.sh

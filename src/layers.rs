@@ -151,9 +151,9 @@ fn drivers_are_named_only_where_they_are_chosen() {
     let drivers = additions::drivers();
     for (module, path, text) in files() {
         let own = |name: &str| path.components().any(|c| c.as_os_str() == name);
-        let chooser = path.ends_with("hypervisor/drivers.rs") || path.ends_with("hypervisor/mod.rs") || module == "layers";
+        let chooser = path.ends_with("hypervisor/drivers.rs") || module == "layers";
         for driver in &drivers {
-            let names = text.contains(&format!("hypervisor::{driver}::"));
+            let names = text.contains(&format!("drivers::{driver}::"));
             assert!(own(driver) || chooser || !names, "{}: only hypervisor/drivers.rs names a concrete driver", path.display());
         }
     }

@@ -1,4 +1,9 @@
-//! Selects the driver of a WindowsHypervisor, and holds the shared connections to endpoints.
+//! One folder per driver; selects the driver of a WindowsHypervisor, and holds the shared connections to endpoints.
+
+mod libvirt;
+mod proxmox;
+mod simulated;
+mod vsphere;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,15 +18,15 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::libvirt::LibvirtDriver;
+use self::proxmox::ProxmoxDriver;
+pub use self::simulated::Clock;
+use self::simulated::SimulatedDriver;
+use self::vsphere::{Sessions, VsphereDriver};
 use super::driver::Driver;
 use super::gates::Gates;
-use super::libvirt::LibvirtDriver;
 use super::login::Login;
 use super::observed::{CallHook, EndpointSettings, ObservedDriver};
-use super::proxmox::ProxmoxDriver;
-pub use super::simulated::Clock;
-use super::simulated::{self, SimulatedDriver};
-use super::vsphere::{Sessions, VsphereDriver};
 use super::wire::{Fate, Wire};
 use crate::api::hypervisor::{ChosenDriver, DRIVERS, WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
@@ -232,7 +237,8 @@ mod tests {
     /// With the network policy of `config/production`, CAPW reaches hypervisors of every kind. The page about security lists the ports.
     #[test]
     fn the_network_policy_lets_out_to_the_usual_port_of_every_driver() {
-        use super::super::{libvirt::address, proxmox::connection};
+        use super::libvirt::address;
+        use super::proxmox::connection;
 
         let policy = include_str!("../../config/components/network-policy/policy.yaml");
         let policy: serde_json::Value = serde_saphyr::from_str(policy).unwrap();

@@ -1,4 +1,4 @@
-//! The drivers that create VMs: one trait, one folder per driver.
+//! The drivers that create VMs: one trait, what several of them need, and one folder per driver in `drivers`.
 //!
 //! A driver translates and calls; it decides nothing, knows no Kubernetes object and writes no status. Its contract
 //! (docs/design/drivers.md): after any prefix of the requests of one [`Driver::advance`], [`Driver::detach`] or [`Driver::retire`],
@@ -13,18 +13,14 @@ mod fresh;
 mod gate;
 mod gates;
 mod https;
-mod libvirt;
 mod listing;
 pub mod login;
 mod machine;
 pub mod observed;
 pub mod prove;
-mod proxmox;
 mod shutdowns;
-mod simulated;
 mod ssh;
 mod tls;
-mod vsphere;
 mod wire;
 
 pub use self::driver::{Caps, Driver, DriverStep, ImageFirmware};

@@ -26,7 +26,7 @@ struct Sort {
 
 const OF_DRIVERS: Sort = Sort {
     one: "driver",
-    lists: &["src/api/hypervisor.rs", "src/hypervisor/mod.rs", "src/hypervisor/drivers.rs"],
+    lists: &["src/api/hypervisor.rs", "src/hypervisor/drivers.rs"],
     instead: "use DRIVERS or WindowsHypervisorSpec::chosen of src/api/hypervisor.rs, ask the Driver itself, or move the list to src/hypervisor/drivers.rs",
     exceptions: &[
         ("src/cli/compat.rs", "the help of --hypervisor gives the names that compat.toml has rows for"),
@@ -88,10 +88,9 @@ fn folders(folder: &Path) -> impl Iterator<Item = String> {
     entries.map(|entry| entry.file_name().to_str().unwrap().to_owned())
 }
 
-/// Returns the drivers: the folders in `src/hypervisor` whose settings are in `src/api/hypervisor`.
+/// Returns the drivers: the folders in `src/hypervisor/drivers`.
 pub fn drivers() -> BTreeSet<String> {
-    let settings = root().join("src/api/hypervisor");
-    folders(&root().join("src/hypervisor")).filter(|name| settings.join(format!("{name}.rs")).exists()).collect()
+    folders(&root().join("src/hypervisor/drivers")).collect()
 }
 
 /// Counts the drivers in a text, also in longer names.
@@ -111,13 +110,13 @@ fn words_in(text: &str) -> HashSet<&str> {
 }
 
 #[test]
-fn a_driver_is_added_in_its_own_files_and_three_lists() {
+fn a_driver_is_added_in_its_own_files_and_two_lists() {
     assert_eq!(
         drivers(),
         DRIVERS.iter().map(|name| (*name).to_owned()).collect(),
-        "DRIVERS in src/api/hypervisor.rs, and the folders in src/hypervisor"
+        "DRIVERS in src/api/hypervisor.rs, and the folders in src/hypervisor/drivers"
     );
-    let places = DRIVERS.map(|driver| (format!("src/api/hypervisor/{driver}.rs"), format!("src/hypervisor/{driver}/")));
+    let places = DRIVERS.map(|driver| (format!("src/api/hypervisor/{driver}.rs"), format!("src/hypervisor/drivers/{driver}/")));
     let is_own = |file: &str| places.iter().any(|(settings, folder)| file == settings || file.starts_with(folder));
     let mut naming = files(|text| drivers_in(text) > 1);
     naming.retain(|file| !is_own(file));

@@ -1,6 +1,6 @@
 """Guests for the VMs of a Cluster: writes what `capw guests` reads of a VM, and shows what its guest says by the agent.
 
-The directory is that of one data center, as the simulated hypervisor of capw keeps it (src/hypervisor/simulated/record.rs).
+The directory is that of one data center, as the simulated hypervisor of capw keeps it (src/hypervisor/drivers/simulated/record.rs).
 """
 
 import asyncio

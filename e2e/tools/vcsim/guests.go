@@ -31,7 +31,7 @@ var images = map[string]string{
 const hanging = "windows-that-hangs"
 
 // guests gives the VMs of a simulated vCenter guests: it writes what `capw guests` reads of a VM, and reads what its guest says. The
-// directory is that of one data center, as the simulated hypervisor of capw keeps it (src/hypervisor/simulated/record.rs).
+// directory is that of one data center, as the simulated hypervisor of capw keeps it (src/hypervisor/drivers/simulated/record.rs).
 type guests struct {
 	// Of its own: locks are held on behalf of a context.
 	ctx       simulator.Context

@@ -37,8 +37,8 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
-        "src/hypervisor/simulated/datacenter.rs",
-        &["hypervisor::simulated::"],
+        "src/hypervisor/drivers/simulated/datacenter.rs",
+        &["hypervisor::drivers::simulated::"],
         &[gone("a simulated VM of another mark is left alone", "Some(record) if «record.mark != key.owner_mark()»", "false")],
     ),
 ];
