@@ -160,8 +160,12 @@ mod tests {
 
     use super::*;
 
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
     fn read(path: &str) -> String {
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+        fs::read_to_string(root().join(path)).unwrap()
     }
 
     #[test]
@@ -170,6 +174,15 @@ mod tests {
         for of in files() {
             with_switches(&read(of.file), of.guards).unwrap_or_else(|error| panic!("{}: {error:#}; fix xtask/src/mutants/list", of.file));
             assert!(of.guards.iter().all(|guard| names.insert(guard.keeps)), "{}: two guards keep the same", of.file);
+        }
+    }
+
+    #[test]
+    fn the_tests_of_each_guard_exist() {
+        for name in files().flat_map(|of| of.tests) {
+            let (module, _) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name} names no module"));
+            let path = root().join("src").join(module.replace("::", "/"));
+            assert!(path.is_dir() || path.with_extension("rs").is_file(), "no module {module} is in src; fix xtask/src/mutants/list");
         }
     }
 

@@ -123,7 +123,7 @@ pub const FILES: &[Guarded] = &[
     ),
     of(
         "src/kinds/pool/memory.rs",
-        &["kinds::pool::memory::", "kinds::pool::tests::"],
+        &["kinds::pool::memory::", "kinds::pool::reconcile::tests::"],
         &[gone("a removal that no watch shows yet counts", "«self.0.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))»", "false")],
     ),
     of(

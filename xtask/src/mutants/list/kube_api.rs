@@ -5,7 +5,7 @@ use super::{Guarded, gone, of};
 pub const FILES: &[Guarded] = &[
     of(
         "src/kube_api/cluster.rs",
-        &["kube_api::tests::"],
+        &["kube_api::cluster::"],
         &[
             gone("a patch is of the object that was read", "«set(&mut patch, \"uid\", json!(uid(object)?))»", "()"),
             gone("a status is of what was read", "uid(object)?, \"resourceVersion\": «object.resource_version()»", "None::<String>"),
