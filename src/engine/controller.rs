@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::outcome::{ON_CHANGE, Outcome, ReconcileError, delay};
+use super::backoff::{ON_CHANGE, delay};
+use super::outcome::{Outcome, ReconcileError};
 use super::unreadable::Unreadable;
 use super::watch::{Selection, Watch};
 use super::written::Written;

@@ -2,6 +2,7 @@
 //! workload clusters.
 
 mod answers;
+mod backoff;
 pub mod caches;
 mod certificate_requests;
 mod certificates;

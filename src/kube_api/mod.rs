@@ -10,6 +10,7 @@ mod definitions;
 pub mod drain;
 pub mod error;
 pub mod events;
+mod finalizers;
 mod gate;
 pub mod guarded;
 mod in_cluster;

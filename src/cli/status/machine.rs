@@ -13,8 +13,8 @@ use crate::api::name::ObjectKey;
 use crate::cli::diagnose::config_of;
 use crate::diagnosis;
 use crate::domain::age::seconds;
+use crate::kinds::machine::decide::join::node_trouble;
 use crate::kinds::machine::decide::phase::{Phase, phase};
-use crate::kinds::machine::decide::vm::node_trouble;
 
 /// Cluster API's reason for a Node that is not ready.
 const NODE_NOT_READY: &str = "NodeNotReady";

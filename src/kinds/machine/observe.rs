@@ -1,8 +1,8 @@
 //! The observed VM of a WindowsMachine: from the last listing of its hypervisor, or by a direct read.
 
 use super::context::Context;
+use super::decide::join;
 use super::decide::step::{Goal, Target};
-use super::decide::vm;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
@@ -25,7 +25,7 @@ pub struct Vm<'a> {
 pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Result<(Observed, Option<Kept>), DriverError> {
     let inventories = &ctx.hypervisors.inventories;
     let settled = matches!(vm.target.goal, Goal::Run { .. }) && (is_provisioned(object) || object.spec.provider_id.is_some());
-    let listed = (settled && !vm::is_given_up(object, ctx.management.now())).then(|| inventories.running(vm.place, vm.target.key.vm)).flatten();
+    let listed = (settled && !join::is_given_up(object, ctx.management.now())).then(|| inventories.running(vm.place, vm.target.key.vm)).flatten();
     let kept = if settled { None } else { vm.driver.keep_place(&vm.target.key)? };
     let observed = match listed {
         Some(row) => Observed::Present(row),

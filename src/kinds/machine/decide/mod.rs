@@ -3,6 +3,7 @@
 pub mod completion;
 pub mod driver_failure;
 pub mod guest;
+pub mod join;
 pub mod phase;
 pub mod placement;
 pub mod step;

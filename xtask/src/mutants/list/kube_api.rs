@@ -9,13 +9,17 @@ pub const FILES: &[Guarded] = &[
         &[
             gone("a patch is of the object that was read", "«set(&mut patch, \"uid\", json!(uid(object)?))»", "()"),
             gone("a status is of what was read", "uid(object)?, \"resourceVersion\": «object.resource_version()»", "None::<String>"),
-            gone(
-                "a finalizer changes what was read",
-                "\"finalizers\": finalizers, \"resourceVersion\": «object.resource_version()»",
-                "None::<String>",
-            ),
             gone("a deletion names what was read", "DeleteParams { preconditions: «Some(preconditions)»", "None"),
         ],
+    ),
+    of(
+        "src/kube_api/finalizers.rs",
+        &["kube_api::cluster::"],
+        &[gone(
+            "a finalizer changes what was read",
+            "\"finalizers\": finalizers, \"resourceVersion\": «object.resource_version()»",
+            "None::<String>",
+        )],
     ),
     of(
         "src/kube_api/nodes.rs",
