@@ -8,7 +8,7 @@ use super::finding::LintFinding;
 use super::plan::Plan;
 use super::render::Documents;
 use super::render::reserves::Reserves;
-use super::{check, runner, stages};
+use super::{check, stages};
 
 /// The rendered data of one machine.
 #[derive(Clone, Debug)]
@@ -37,9 +37,6 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     check::validate::check_files(facts, &plan)?;
     let json = plan.json().map_err(|e| RenderError::Serialize { what: "the plan", reason: e.to_string() })?;
     files.insert("node.json".into(), json.into_bytes());
-    for (name, script) in runner::SCRIPTS.into_iter().chain([(runner::LOADER_NAME, runner::LOADER.as_str())]) {
-        files.insert(format!("runner/{name}"), script.as_bytes().to_vec());
-    }
     let user_data = user_data::user_data(&files, facts.spec.channel)?;
     let answer = unattend::answer(facts)?;
     Ok(Bootstrap { plan, user_data, answer, reserves: documents.reserves, sandbox_image: documents.sandbox_image, warnings })

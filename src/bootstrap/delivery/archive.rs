@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use flate2::read::GzDecoder;
-use flate2::{Compression, GzBuilder};
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc, GzBuilder};
 
 use super::error::ReadError;
 use crate::bootstrap::digest::sha256;
@@ -44,14 +45,49 @@ pub(super) fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
     Ok(out)
 }
 
-/// Packs these files into an archive.
-pub(super) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+/// The start of gzip without time stamp and file name ([RFC 1952](https://www.rfc-editor.org/rfc/rfc1952), section 2.3).
+const GZIP_HEADER: [u8; 10] = [GZIP[0], GZIP[1], 8, 0, 0, 0, 0, 0, 0, 255];
+
+/// The files that many archives begin with. They are compressed once, to blocks of deflate that end at a byte, so that others can follow.
+pub(super) struct Prefix {
+    deflated: Vec<u8>,
+    sum: Crc,
+}
+
+impl Prefix {
+    pub(super) fn new<'a>(files: impl IntoIterator<Item = (String, &'a [u8])>) -> Self {
+        let plain = plain(files);
+        let mut sum = Crc::new();
+        sum.update(&plain);
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+        // Writing to memory does not fail; if it did, the sums would not match.
+        let _ = encoder.write_all(&plain).and_then(|()| encoder.flush());
+        Self { deflated: encoder.get_ref().clone(), sum }
+    }
+}
+
+/// Packs these files into an archive, behind those of `prefix`.
+pub(super) fn pack(prefix: &Prefix, files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+    let plain = plain(files.iter().map(|(path, bytes)| (path.clone(), bytes.as_slice())));
+    let mut sum = Crc::new();
+    sum.combine(&prefix.sum);
+    sum.update(&plain);
+    let mut encoder = DeflateEncoder::new([&GZIP_HEADER, prefix.deflated.as_slice()].concat(), Compression::new(LEVEL));
+    let _ = encoder.write_all(&plain);
+    let mut packed = encoder.finish().unwrap_or_default();
+    packed.extend(sum.sum().to_le_bytes());
+    packed.extend(sum.amount().to_le_bytes());
+    packed
+}
+
+/// Returns the text of an archive before its compression.
+fn plain<'a>(files: impl IntoIterator<Item = (String, &'a [u8])>) -> Vec<u8> {
     let mut plain = Vec::new();
     for (path, bytes) in files {
         plain.extend(format!("{} {} {path}\n", sha256(bytes), bytes.len()).bytes());
         plain.extend(bytes);
     }
-    gzip(&plain)
+    plain
 }
 
 /// Returns the files of an archive, after checking their digests.
@@ -103,9 +139,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_back(files in proptest::collection::btree_map("[a-z]{1,8}(/[a-z0-9.]{1,3}[a-z]){0,2}", proptest::collection::vec(any::<u8>(), 0..300), 0..8)) {
-            let packed = pack(&files);
-            prop_assert_eq!(&pack(&files), &packed);
+        fn what_is_packed_comes_back(
+            mut files in proptest::collection::btree_map("[a-z]{1,8}(/[a-z0-9.]{1,3}[a-z]){0,2}", proptest::collection::vec(any::<u8>(), 0..300), 0..8),
+            first in proptest::collection::btree_map("[A-Z]{1,8}", proptest::collection::vec(any::<u8>(), 0..300), 0..8),
+        ) {
+            let first: BTreeMap<String, Vec<u8>> = first.into_iter().map(|(path, bytes)| (format!("first/{}", path.to_lowercase()), bytes)).collect();
+            let prefix = Prefix::new(first.iter().map(|(path, bytes)| (path.clone(), bytes.as_slice())));
+            let packed = pack(&prefix, &files);
+            prop_assert_eq!(&pack(&prefix, &files), &packed);
+            files.extend(first);
             prop_assert_eq!(unpack(&packed).unwrap(), files);
         }
 

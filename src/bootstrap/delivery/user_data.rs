@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::archive;
+use super::archive::{self, Prefix};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::{DataSize, RenderError};
-use crate::bootstrap::runner::LOADER;
+use crate::bootstrap::runner::{LOADER, LOADER_NAME, SCRIPTS};
 
 /// The first line of user data. cloudbase-init runs data that starts with exactly these bytes with 64-bit PowerShell.
 pub const FIRST_LINE: &str = "#ps1_sysnative";
@@ -84,9 +85,15 @@ pub(super) fn files(name: &str, user_data: &[u8]) -> BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// Returns the loader with the payload, checked against the limit of the channel.
+/// The runner, which is the same in each payload.
+static RUNNER: LazyLock<Prefix> = LazyLock::new(|| {
+    let scripts = SCRIPTS.into_iter().chain([(LOADER_NAME, LOADER.as_str())]);
+    Prefix::new(scripts.map(|(name, script)| (format!("runner/{name}"), script.as_bytes())))
+});
+
+/// Returns the loader with the payload, which is the runner and these files, checked against the limit of the channel.
 pub(in crate::bootstrap) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
-    let encoded = STANDARD.encode(archive::pack(files));
+    let encoded = STANDARD.encode(archive::pack(&RUNNER, files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();
     let script =
         LOADER.replacen(&format!("{ARCHIVE_START}{ARCHIVE_END}"), &format!("{ARCHIVE_START}{}{ARCHIVE_END}", lines.join("\n")), 1).into_bytes();
