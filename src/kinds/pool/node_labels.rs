@@ -90,14 +90,17 @@ mod tests {
     use crate::engine::caches::Caches;
     use crate::kinds::pool::decide::situation::Member;
     use crate::testing::server::{Server, connect, kubeconfig};
-    use crate::testing::{reach, read, shared_to};
+    use crate::testing::{holding, reach, read, shared_to};
 
     /// Core names a Node that only claims to belong to the machine.
     #[tokio::test]
     async fn a_node_of_another_machine_gets_no_labels() {
-        let machine: WindowsMachine = read(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
-            "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
-                "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}}));
+        let id = |uid: &str| format!("windows://h1/{}", VmUuid::of(uid));
+        let machine = |namespace: &str, uid: &str| {
+            json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+                "metadata": {"name": "win-1", "namespace": namespace, "uid": uid, "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
+                    "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w", "providerID": id("w")}})
+        };
         let config = |labels: Value| -> WindowsBootstrapConfig {
             read(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
                 "metadata": {"name": "win-1", "namespace": "lab"}, "spec": {"kubelet": {"nodeLabels": labels}}}))
@@ -114,18 +117,25 @@ mod tests {
             named: false,
             build: None,
         };
-        let cluster = ClusterRef::of(&machine.metadata).unwrap();
-        let found = PoolMachine { object: Arc::new(machine), machine: None, request: None, config: None, member };
-        for (uid, is_changed) in [("w", true), ("another", false)] {
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"},
-                "spec": {"providerID": format!("windows://h1/{}", VmUuid::of(uid))}});
+        for (uid, others, of_node, is_changed) in [
+            ("w", vec![], "w", true),
+            ("w", vec![], "another", false),
+            // Every user who may write a WindowsMachine can write the provider ID of another one.
+            ("copy", vec![machine("other", "w")], "w", false),
+            ("restored", vec![], "w", true),
+        ] {
+            let object: Arc<WindowsMachine> = Arc::new(read(machine("lab", uid)));
+            let cluster = ClusterRef::of(&object.metadata).unwrap();
+            let found = PoolMachine { object, machine: None, request: None, config: None, member: member.clone() };
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id(of_node)}});
             let server = Arc::new(Mutex::new(Server { others: vec![node], ..Server::holding([]) }));
-            let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
+            let caches = Caches { windows_machines: holding(others), ..Caches::empty() };
+            let (shared, _script) = shared_to(caches, 1, vec![kubeconfig()], connect(&server));
             let (had, wanted) = (config(json!({})), config(json!({"a": "b"})));
             let ctx = shared.pool();
             reach(&ctx.clusters, &cluster).await;
             change_node(&ctx, &cluster, &found, &had, "win-1", &wanted.spec).await.unwrap();
-            assert_eq!(server.lock().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), is_changed, "{uid}");
+            assert_eq!(server.lock().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), is_changed, "{uid} {of_node}");
         }
     }
 }

@@ -44,6 +44,7 @@ pub const FILES: &[Guarded] = &[
         &[
             gone("a Node that was recreated is not completed", "«now.metadata.uid == node.metadata.uid» && machine", "true"),
             gone("another's Node is not completed", "&& «machine.is_of(now)»", "true"),
+            gone("a copy of a machine completes no Node", "= «ctx.caches.node_of(object)» else", "crate::domain::identity::NodeIdentity::of(object)"),
         ],
     ),
     of(
@@ -139,7 +140,18 @@ pub const FILES: &[Guarded] = &[
         &["kinds::pool::"],
         &[gone("an adoption of a machine is of what was read", "owners, «\"resourceVersion\"»: meta.resource_version", "\"selfLink\"")],
     ),
-    of("src/kinds/pool/node_labels.rs", &["kinds::pool::"], &[gone("another's Node gets no labels", "«identity.is_of(node)»", "true")]),
+    of(
+        "src/kinds/pool/node_labels.rs",
+        &["kinds::pool::"],
+        &[
+            gone("another's Node gets no labels", "«identity.is_of(node)»", "true"),
+            gone(
+                "a copy of a machine labels no Node",
+                "= «ctx.caches.node_of(&machine.object)» else",
+                "crate::domain::identity::NodeIdentity::of(&machine.object)",
+            ),
+        ],
+    ),
     of(
         "src/kinds/hypervisor/reconcile.rs",
         &["kinds::hypervisor::", "kinds::machine::"],

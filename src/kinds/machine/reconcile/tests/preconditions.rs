@@ -51,3 +51,30 @@ async fn only_the_node_that_was_seen_is_completed() {
         assert_eq!(asked.iter().any(|line| line == "PATCH /api/v1/nodes/win-1"), is_completed, "{asked:?}");
     }
 }
+
+/// Every user who may write a WindowsMachine can write the provider ID of another one, and labels for its Node.
+#[tokio::test(start_paused = true)]
+async fn a_copy_in_another_namespace_does_not_complete_the_node_of_the_original() {
+    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("original"));
+    let of = |metadata: Value| {
+        let mut all = json!({"labels": {"node.cluster.x-k8s.io/a": "b"},
+            "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}});
+        json_patch::merge(&mut all, &metadata);
+        let mut machine = machine(all);
+        machine["spec"]["providerID"] = json!(id);
+        machine
+    };
+    let copy: WindowsMachine = read(of(json!({})));
+    let cluster = ClusterRef::standalone(&copy.metadata).unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id}});
+    // Without the original, the machine was restored and has its Node.
+    for (others, is_completed) in [(vec![], true), (vec![of(json!({"namespace": "other", "uid": "original"}))], false)] {
+        let server = Arc::new(Mutex::new(Server { others: vec![node.clone()], ..Server::holding([]) }));
+        let (shared, _script) = shared_to(Caches { windows_machines: holding(others), ..caches() }, 1, vec![kubeconfig()], connect(&server));
+        let ctx = shared.machine();
+        list_nodes(&ctx.clusters, &cluster).await;
+        node_completion::complete_node(&ctx, &copy).await.unwrap();
+        let asked = server.lock().asked.clone();
+        assert_eq!(asked.iter().any(|line| line == "PATCH /api/v1/nodes/win-1"), is_completed, "{asked:?}");
+    }
+}
