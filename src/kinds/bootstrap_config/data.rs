@@ -159,3 +159,51 @@ async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &Da
 async fn problem(ctx: &Context, object: &WindowsBootstrapConfig, problem: DataProblem, message: String) -> Result<Outcome, ReconcileError> {
     report_status(ctx, object, &outcome::not_made(problem, message), None, None).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    use super::*;
+    use crate::bootstrap::paths::JOIN_CONFIG;
+    use crate::bootstrap::read::Payload;
+    use crate::bootstrap::{BootstrapFacts, sample};
+    use crate::engine::caches::Caches;
+    use crate::kube_api::mock::{Script, refuse, step};
+    use crate::testing::{read, shared};
+
+    /// CAPW crashed after it created the token. The guest joins with the token in its data, and no other one exists.
+    #[tokio::test]
+    async fn the_data_holds_the_token_that_an_earlier_try_created() {
+        const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
+        let object: WindowsBootstrapConfig = read(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+            "metadata": {"name": "win-1", "namespace": "lab", "uid": "c"}, "spec": {}}));
+        let name = format!("bootstrap-token-{}", token_id(&object));
+        let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+        let found = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "uid": "t", "resourceVersion": "1",
+            "annotations": {"capw.cluster.x-k8s.io/owner": "lab/win-1"}},
+            "data": {"token-id": bytes(&token_id(&object)), "token-secret": bytes("before0123456789")}});
+        let (client, _asked) =
+            Script::new(vec![refuse(&format!("POST {TOKENS}"), 409, "AlreadyExists"), step(&format!("GET {TOKENS}/{name}"), found)]);
+        let made = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});
+        let (shared, script) = shared(Caches::empty(), 1, vec![step("POST /api/v1/namespaces/lab/secrets", made)]);
+        let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
+        let render = |token: SecretString| Ok::<_, DataError>(bootstrap::render(&BootstrapFacts { token, ..sample::facts() })?);
+        let secret = (ctx.new_token_secret)();
+        let new = New { data: render(whole_token(&object, &secret)).unwrap(), secret };
+        let cluster = ClusterRef::cluster_api("lab", "c1");
+        assert!(make_token_and_secret(&ctx, &object, &cluster, &Workload::of(client), new, render).await.is_ok());
+        let text = |key: &str| {
+            let value: ByteString = read(script.seen()[0].body["data"][key].clone());
+            String::from_utf8(value.0).unwrap()
+        };
+        let token = format!("{}.before0123456789", token_id(&object));
+        assert_eq!(text("token"), token);
+        let payload = Payload::from_user_data(text("value").as_bytes()).unwrap();
+        let join = std::str::from_utf8(payload.file(JOIN_CONFIG).unwrap()).unwrap();
+        assert!(join.contains(&token), "{join}");
+    }
+}

@@ -17,6 +17,8 @@ use super::api::Api;
 use super::plan::Plan;
 use crate::api::name::VmUuid;
 use crate::api::namespaces::Namespaces;
+use crate::bootstrap::paths::JOIN_CONFIG;
+use crate::bootstrap::read::Payload;
 use crate::engine::controller::ControllerLoop;
 use crate::engine::roles::Roles;
 use crate::engine::watch::{Selection, Watching};
@@ -180,7 +182,7 @@ impl World {
         self.known.retain(|vm, _| vms.iter().any(|(there, ..)| there == vm));
     }
 
-    /// The guest of a machine must join with an existing token, with both of its halves.
+    /// The guest of a machine must join with an existing token, with both of its halves. The data of the guest must hold that token too.
     fn check_token(&self, machine: &Value) {
         let secrets = self.api.all("secrets");
         let engine = &base64::engine::general_purpose::STANDARD;
@@ -188,9 +190,13 @@ impl World {
             let bytes = base64::Engine::decode(engine, secret["data"][key].as_str().unwrap_or_default()).unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        let held = secrets.iter().find(|secret| secret["metadata"]["name"] == *machine).map(|secret| text(secret, "token")).unwrap_or_default();
+        let of_machine = secrets.iter().find(|secret| secret["metadata"]["name"] == *machine).unwrap_or(&Value::Null);
+        let held = text(of_machine, "token");
         let is_it = |secret: &Value| format!("{}.{}", text(secret, "token-id"), text(secret, "token-secret")) == held;
         assert!(secrets.iter().any(is_it), "the guest of {machine} joins with {held:?}, which is no token");
+        let payload = Payload::from_user_data(text(of_machine, "value").as_bytes()).unwrap();
+        let join = String::from_utf8_lossy(payload.file(JOIN_CONFIG).unwrap());
+        assert!(join.contains(&held), "the data of the guest of {machine} does not hold {held:?}: {join}");
     }
 
     async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {

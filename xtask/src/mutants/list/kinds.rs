@@ -60,6 +60,11 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
+        "src/kinds/bootstrap_config/data.rs",
+        &["kinds::bootstrap_config::"],
+        &[gone("data is rendered with the token that was found", "let data = if «is_new» {", "true")],
+    ),
+    of(
         "src/kinds/bootstrap_config/data_secret.rs",
         &["kinds::bootstrap_config::"],
         &[
