@@ -75,10 +75,18 @@ pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<Pool
     all.into_iter().map(|m| machine(ctx, object, m, hash, standalone, &named)).collect()
 }
 
-/// Names of the pool's machines of which only the metadata could ever be read.
+/// The kinds and names of the pool's machines, and of their Machines of Cluster API, of which only the metadata could ever be read. Without its
+/// Machine, a WindowsMachine would be deleted directly, and core would not drain its Node.
 pub fn unreadable(ctx: &Context, object: &WindowsNodePool) -> Vec<String> {
-    let all = ctx.caches.windows_machines.unreadable(&object.namespace().unwrap_or_default());
-    all.into_iter().filter(|machine| is_its(machine, object)).filter_map(|machine| machine.name).collect()
+    let namespace = object.namespace().unwrap_or_default();
+    let mut of_core = ctx.caches.machines.unreadable(&namespace);
+    let mut own = ctx.caches.windows_machines.unreadable(&namespace);
+    own.retain(|machine| is_its(machine, object));
+    // Core gives the Machine the name of the WindowsMachine.
+    let has = |name: &str| ctx.caches.windows_machines.get(&namespace, name).is_some_and(|machine| is_its(&machine.metadata, object));
+    of_core.retain(|machine| ClusterRef::of_pool(object).is_none() && machine.name.as_deref().is_some_and(has));
+    let named = |kind: &'static str, all: Vec<ObjectMeta>| all.into_iter().filter_map(move |machine| Some(format!("{kind} {}", machine.name?)));
+    named("WindowsMachine", own).chain(named("Machine", of_core)).collect()
 }
 
 /// Whether the machine belongs to the pool, even if it has lost its owner reference.

@@ -12,12 +12,12 @@ pub(super) fn conditions(view: &View<'_>, step: &PoolStep) -> Vec<Desired> {
     vec![up_to_date(view, step), ready(view, step)]
 }
 
-/// The condition while some machines cannot be read: the number of machines and their states are unknown.
+/// The condition while some machines cannot be read: the number of machines and their states are unknown. `machines` are their kinds and names.
 pub fn unread(machines: &[String]) -> Desired {
     let more = machines.len().checked_sub(NAMES).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
     let named: Vec<&str> = machines.iter().take(NAMES).map(String::as_str).collect();
     let message = format!(
-        "CAPW cannot read WindowsMachine {}{more} of this pool: no machine is made or removed until that is corrected; its condition Ready names the field",
+        "CAPW cannot read {}{more} of this pool: no machine is made or removed until that is corrected; the log of CAPW names the field, and so does the condition Ready of a WindowsMachine",
         named.join(", ")
     );
     Desired::no(ConditionType::Ready, Reason::InvalidSpec, message)

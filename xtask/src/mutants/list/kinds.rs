@@ -138,6 +138,7 @@ pub const FILES: &[Guarded] = &[
         &[
             gone("a machine is lost that the pool has made", "«is_marked» &&", "true"),
             gone("a pool's owner is the object with its UID", "«p.metadata.uid.as_deref() == Some(&reference.uid)»", "true"),
+            gone("a Machine that cannot be read is there", "&& «machine.name.as_deref().is_some_and(has)»", "false"),
         ],
     ),
     of(

@@ -79,6 +79,34 @@ async fn a_pool_goes_after_the_configurations_of_its_machines() {
     assert_eq!(released["metadata"]["finalizers"], json!([]));
 }
 
+/// Core drains the Node of a machine only if the Machine is deleted, and a newer version of core may have written the Machine.
+#[tokio::test]
+async fn a_pool_waits_for_a_machine_of_core_that_cannot_be_read() {
+    let mut unreadable = core_machine(json!({}), json!({}));
+    unreadable["spec"] = json!(5);
+    let mut another = unreadable.clone();
+    another["metadata"]["name"] = json!("b");
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+    let removal = step(&format!("DELETE {MACHINES}/a"), gone);
+    let deleted = json!("2026-01-02T00:00:00Z");
+    for (of_core, deleted, exchanges, waits) in [
+        (unreadable.clone(), Value::Null, vec![step(STATUS, pool()), event()], true),
+        (unreadable, deleted.clone(), vec![step(STATUS, pool()), event()], true),
+        // Core has no Machine for the WindowsMachine.
+        (another, deleted, vec![removal, step(STATUS, pool())], false),
+    ] {
+        let caches =
+            Caches { windows_machines: holding(vec![machine("a", "pool-uid")]), machines: holding_unreadable(vec![of_core]), ..Caches::empty() };
+        let (ctx, script) = stage_of(caches, 1, exchanges);
+        let mut object = pool();
+        object["metadata"]["deletionTimestamp"] = deleted;
+        reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap();
+        let status = script.seen().into_iter().find(|request| request.body["status"].is_object()).unwrap().body["status"].to_string();
+        assert_eq!(status.contains("CAPW cannot read Machine a of this pool"), waits, "{status}");
+    }
+}
+
 /// A standalone pool, and a workload cluster with these Nodes.
 fn standalone(nodes: Vec<Value>, refused: Option<&str>) -> (WindowsNodePool, Context, Script) {
     let mut standalone = pool();
