@@ -171,15 +171,20 @@ async fn nothing_is_removed_while_the_annotation_of_the_autoscaler_is_not_seen_y
         machines: holding(vec![of_core("a", json!({})), of_core("b", marks)]),
         ..Caches::empty()
     };
-    let list = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineList", "metadata": {},
-        "items": [of_core("a", json!({})), of_core("b", marked.clone())]});
+    let list =
+        |b: Value| json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineList", "metadata": {}, "items": [of_core("a", json!({})), b]});
+    let mut unreadable = of_core("b", marked.clone());
+    unreadable["spec"] = json!(5);
     const OF_CORE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/lab/machines";
-    let (ctx, script) = stage_of(stores(json!({})), 1, vec![step(&format!("GET {OF_CORE}"), list.clone())]);
-    assert_eq!(pass(&ctx).await.unwrap_err().label(), "conflict", "the newest would have gone, which is not the one that is named");
-    assert!(script.seen()[0].query.contains("pool-name"), "{:?}", script.seen());
+    for b in [of_core("b", marked.clone()), unreadable] {
+        let (ctx, script) = stage_of(stores(json!({})), 1, vec![step(&format!("GET {OF_CORE}"), list(b))]);
+        assert_eq!(pass(&ctx).await.unwrap_err().label(), "conflict", "the newest would have gone, which is not the one that is named");
+        assert!(script.seen()[0].query.contains("pool-name"), "{:?}", script.seen());
+    }
 
     let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
-    let steps = vec![step(&format!("GET {OF_CORE}"), list), step(&format!("DELETE {OF_CORE}/b"), gone), step(STATUS, pool())];
+    let steps =
+        vec![step(&format!("GET {OF_CORE}"), list(of_core("b", marked.clone()))), step(&format!("DELETE {OF_CORE}/b"), gone), step(STATUS, pool())];
     let (ctx, _script) = stage_of(stores(marked), 1, steps);
     pass(&ctx).await.expect("the one that is named goes");
 }

@@ -121,6 +121,7 @@ pub const FILES: &[Guarded] = &[
                 "«refuse_if_annotations_have_changed(ctx, object, request, found).await?»",
                 "()",
             ),
+            gone("marks of the autoscaler are read on a Machine that cannot be read", ".chain(«now.unreadable»)", "Vec::new()"),
             gone("a machine of another pool is not taken for an own one", "«owner.uid == uid»", "true"),
             gone("a name without an answer is kept", "if «is_another_try» ||", "false"),
             gone("a machine that was recreated is another", "«found.uid() == made.uid()»", "true"),
