@@ -130,6 +130,15 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
         assert_eq!(outcome.map_err(|error| error.label()), expected);
     }
 
+    // No cache has the Cluster, which may exist, and may be paused.
+    for exchanges in
+        [vec![clusters(true), windows_clusters(vec![]), waits()], vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![]), released()]]
+    {
+        let (shared, _script) = shared(Caches::empty(), 1, exchanges);
+        let outcome = reconcile(Arc::new(read(leaving.clone())), shared.control_plane()).await;
+        assert_eq!(outcome.map_err(|error| error.label()), Ok(Outcome::done()));
+    }
+
     let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": {"name": "m", "namespace": "lab", "uid": "m", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}}, "spec": 5});
     let caches = Caches { clusters: holding(vec![cluster(false)]), machines: holding_unreadable(vec![machine]), ..Caches::empty() };

@@ -195,6 +195,11 @@ pub const FILES: &[Guarded] = &[
                 "now = «cluster_now(&ctx.management, &namespace, &name).await?»",
                 "ctx.caches.clusters.get(&namespace, &name).map(|cluster| (*cluster).clone())",
             ),
+            gone(
+                "a control plane that goes asks for a Cluster that no cache has",
+                "if «decision.step == ControlPlaneStep::LookAtWindowsSide» {",
+                "decision.step == ControlPlaneStep::LookAtWindowsSide && cluster.is_some()",
+            ),
             gone("a machine that cannot be read needs the kubeconfig", "let machines = «unreadable» +", "0"),
             gone("a Cluster that names it is its own", "«clusters.into_iter().find(names_it)»", "None::<Arc<Cluster>>"),
         ],
