@@ -6,6 +6,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
@@ -13,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::bootstrap::sample::CA;
 use crate::kube_api::mock::{Exchange, step};
 use crate::kube_api::workload::Workload;
 use crate::kube_api::workloads::Connect;
@@ -271,9 +274,17 @@ pub fn connect(server: &Arc<Mutex<Server>>) -> Connect {
 
 /// Expects the request for the kubeconfig of the Cluster `lab/c1`, and answers with one.
 pub fn kubeconfig() -> Exchange {
-    use base64::Engine as _;
+    kubeconfig_of(json!({"server": "https://10.0.0.1:6443"}))
+}
+
+/// As [`kubeconfig`], with the CA of the cluster, which the data of nodes holds.
+pub fn kubeconfig_with_ca() -> Exchange {
+    kubeconfig_of(json!({"server": "https://10.0.0.1:6443", "certificate-authority-data": STANDARD.encode(CA)}))
+}
+
+fn kubeconfig_of(cluster: Value) -> Exchange {
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443"}}], "users": [{"name": "u", "user": {"token": "t"}}]});
-    let value = base64::engine::general_purpose::STANDARD.encode(kubeconfig.to_string());
+        "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": {"token": "t"}}]});
+    let value = STANDARD.encode(kubeconfig.to_string());
     step("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}}))
 }

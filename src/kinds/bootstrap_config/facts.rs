@@ -129,6 +129,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::capi::{Cluster, ClusterSpec, Machine};
+    use crate::bootstrap::sample::CA;
+    use crate::kube_api::mock::Script;
+    use crate::testing::read;
 
     #[test]
     fn the_zone_of_a_node_is_the_failure_domain_of_its_machine_unless_the_user_or_a_cloud_says_otherwise() {
@@ -144,6 +148,27 @@ mod tests {
             let spec = with_zone(serde_json::from_value(json!({"kubelet": kubelet})).unwrap(), failure_domain);
             assert_eq!(spec.kubelet.node_labels.get(ZONE_LABEL).map(String::as_str), zone, "{kubelet} {failure_domain:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_facts_of_a_machine_have_its_zone() {
+        let machine: Machine =
+            read(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab"},
+            "spec": {"clusterName": "c1", "version": "v1.36.3", "failureDomain": "h1",
+                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": "win-1"}}}));
+        let (client, _script) = Script::new(vec![]);
+        let sources = Sources {
+            object: &WindowsBootstrapConfig::new("win-1", WindowsBootstrapConfigSpec::default()),
+            request: &NodeRequest::of_machine(&machine),
+            target: &TargetCluster::of_cluster(&Cluster::new("c1", ClusterSpec::default()), None),
+            windows_machine: None,
+            endpoint: &Endpoint { host: "10.0.0.1".into(), port: 6443 },
+            workload: &Workload { ca_pem: Some(CA.into()), ..Workload::of(client) },
+            api_server_minor: None,
+            secrets: &Secrets::default(),
+        };
+        let facts = sources.facts("abcdef.0123456789abcdef".to_owned().into()).unwrap();
+        assert_eq!(facts.spec.kubelet.node_labels.get(ZONE_LABEL).map(String::as_str), Some("h1"));
     }
 
     #[test]

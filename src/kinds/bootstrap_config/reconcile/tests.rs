@@ -9,7 +9,7 @@ use crate::domain::identity::HYPERVISOR_ANNOTATION;
 use crate::engine::caches::Caches;
 use crate::kinds::bootstrap_config::reconcile::*;
 use crate::kube_api::mock::{Exchange, Script, refuse, step};
-use crate::testing::server::{Fault, Server, connect, kubeconfig};
+use crate::testing::server::{Fault, Server, connect, kubeconfig, kubeconfig_with_ca};
 use crate::testing::{holding, reach, read, shared, shared_to, with_answers};
 
 const OBJECT: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1";
@@ -120,6 +120,22 @@ async fn a_kubeconfig_that_is_missing_is_reported_and_looked_at_again() {
     let conditions = &script.seen()[1].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "KubeconfigMissing"), "{conditions}");
     assert_eq!(script.seen()[2].body["reason"], "KubeconfigMissing", "no other condition of a configuration says it");
+}
+
+#[tokio::test]
+async fn a_kubelet_that_is_newer_than_the_api_server_is_reported_before_a_token_is_created() {
+    let version = json!({"major": "1", "minor": "35", "gitVersion": "v1.35.4", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "",
+        "compiler": "", "platform": ""});
+    let server = Arc::new(Mutex::new(Server::holding([("/version", version)])));
+    let adopted = config(json!({"finalizers": [FINALIZER]}), "Machine");
+    let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (shared, script) = shared_to(caches(), 1, vec![kubeconfig_with_ca(), step(STATUS, adopted.clone()), event], connect(&server));
+    pass(&shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), adopted).await;
+    let conditions = &script.seen()[1].body["status"]["conditions"];
+    let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+    assert_eq!(ready["reason"], "Incompatible", "{ready}");
+    assert!(ready["message"].as_str().unwrap().contains("the API server is 1.35"), "{ready}");
+    assert!(server.lock().asked.iter().all(|line| line.starts_with("GET ")), "nothing is created");
 }
 
 /// Every user who may write these kinds can write the annotation that a standalone pool writes.

@@ -62,7 +62,26 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/kinds/bootstrap_config/data.rs",
         &["kinds::bootstrap_config::"],
-        &[gone("data is rendered with the token that was found", "let data = if «is_new» {", "true")],
+        &[
+            gone("data is rendered with the token that was found", "let data = if «is_new» {", "true"),
+            gone(
+                "the version of the API server is read before data is made",
+                "match «workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await» {",
+                "Ok(None)",
+            ),
+        ],
+    ),
+    of(
+        "src/kinds/bootstrap_config/facts.rs",
+        &["kinds::bootstrap_config::"],
+        &[
+            gone("no kubelet is newer than its API server", "api_server_minor: «self.api_server_minor»,", "None"),
+            gone(
+                "a Node is in the zone of its machine",
+                "let spec = «with_zone(self.object.spec.clone(), self.request.failure_domain.as_deref())»;",
+                "self.object.spec.clone()",
+            ),
+        ],
     ),
     of(
         "src/kinds/bootstrap_config/data_secret.rs",
