@@ -71,6 +71,7 @@ impl Shared {
             seeds: Arc::default(),
             failures: Arc::default(),
             endings: Arc::default(),
+            deletions: Arc::default(),
         }
     }
 

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 
 use super::drain::elapsed;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::api::machine::WindowsMachine;
 use crate::domain::decision::Decision;
 use crate::domain::fault::Fault;
 use crate::domain::owner::{Owner, TargetCluster};
@@ -16,8 +15,8 @@ use crate::domain::owner::{Owner, TargetCluster};
 const GOING: Duration = Duration::from_secs(5);
 /// The interval for checking faults that a person can fix in or around the workload cluster.
 const RECHECK: Duration = Duration::from_secs(10);
-/// Under Cluster API, the time from its deletion that a machine whose VM no longer exists waits for an unusable workload cluster. Core itself does
-/// not wait for a Node that it does not know.
+/// Under Cluster API, the time since CAPW observed its deletion that a machine whose VM no longer exists waits for an unusable workload cluster. Core
+/// itself does not wait for a Node that it does not know.
 const CORE: Duration = Duration::from_secs(120);
 
 /// The next step when the workload cluster cannot be used.
@@ -51,10 +50,9 @@ pub fn may_leave_node(owner: &Owner, cluster: &TargetCluster) -> bool {
     cluster.cluster.is_standalone() || (cluster.control_plane_initialized && !cluster.is_deleting && !is_known_to_core)
 }
 
-/// Whether a machine of Cluster API has waited long enough for an unusable workload cluster.
-pub fn is_over(object: &WindowsMachine, now: Timestamp) -> bool {
-    let deleted = object.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
-    elapsed(deleted, now) >= CORE
+/// Whether a machine of Cluster API has waited long enough for an unusable workload cluster. `since`: when CAPW first observed its deletion.
+pub fn is_over(since: Timestamp, now: Timestamp) -> bool {
+    elapsed(since, now) >= CORE
 }
 
 /// Returns the condition that is reported from the first failed attempt on.

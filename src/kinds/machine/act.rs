@@ -180,6 +180,7 @@ pub async fn adopt(ctx: &Context, object: &WindowsMachine, hypervisor: &str) -> 
 
 pub async fn release(ctx: &Context, object: &WindowsMachine) -> Result<Outcome, ReconcileError> {
     ctx.management.remove_finalizer(object, FINALIZER).await?;
+    ctx.deletions.forget(&object.uid().unwrap_or_default());
     tracing::info!("nothing is left of the VM: released");
     Ok(Outcome::done())
 }

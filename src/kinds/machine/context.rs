@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{Endings, Failures, Seeds};
+use super::memory::{Deletions, Endings, Failures, Seeds};
 use super::report;
 use crate::api::condition::Desired;
 use crate::api::machine::WindowsMachine;
@@ -29,6 +29,7 @@ pub struct Context {
     pub seeds: Arc<Seeds>,
     pub failures: Arc<Failures>,
     pub endings: Arc<Endings>,
+    pub deletions: Arc<Deletions>,
 }
 
 /// Reports a decision. The write triggers the next pass.

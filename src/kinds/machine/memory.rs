@@ -78,6 +78,21 @@ impl Endings {
     }
 }
 
+/// When the deletion of each machine was first observed, by UID of the machine. The deletion timestamp comes from another clock.
+#[derive(Default)]
+pub struct Deletions(Mutex<HashMap<String, Timestamp>>);
+
+impl Deletions {
+    /// Records the deletion of a machine. Returns when it was first observed.
+    pub fn note(&self, machine: &str, now: Timestamp) -> Timestamp {
+        *self.0.lock().entry(machine.to_owned()).or_insert(now)
+    }
+
+    pub fn forget(&self, machine: &str) {
+        self.0.lock().remove(machine);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

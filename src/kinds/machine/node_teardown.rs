@@ -1,6 +1,9 @@
 //! Tears down the Node of a machine that is being deleted: before its VM, in a standalone pool, and after its VM, if the Node is left.
 //! The decisions are in [`crate::domain::node::teardown`] and [`crate::domain::node::drain`].
 
+use jiff::Timestamp;
+use kube::ResourceExt;
+
 use super::context::{Context, write};
 use super::drain;
 use crate::api::cluster_ref::ClusterRef;
@@ -14,6 +17,7 @@ use crate::kube_api::workload::WorkloadError;
 /// Takes one step. `None` if no Node blocks the removal of the VM. Otherwise returns what to report, and when to requeue; a change of the Node
 /// triggers an earlier pass.
 pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
+    note_deletion(ctx, object, ctx.management.now());
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
     match step(ctx, object, &cluster).await {
         Ok(waiting) => Ok(waiting),
@@ -30,11 +34,17 @@ pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<
         let workload = ctx.clusters.get(&target.cluster).await?;
         workload.delete_node(machine.name.as_str(), &machine.provider_id.to_string()).await
     };
-    let is_over = if target.cluster.is_standalone() { drain::is_over(ctx, object) } else { teardown::is_over(object, ctx.management.now()) };
+    let now = ctx.management.now();
+    let is_over = if target.cluster.is_standalone() { drain::is_over(ctx, object) } else { teardown::is_over(note_deletion(ctx, object, now), now) };
     match delete().await {
         Ok(()) => Ok(None),
         Err(error) => unusable(ctx, object, &target.cluster, error, is_over).await,
     }
+}
+
+/// Records that the machine is being deleted. Returns when CAPW first observed that.
+fn note_deletion(ctx: &Context, object: &WindowsMachine, now: Timestamp) -> Timestamp {
+    ctx.deletions.note(&object.uid().unwrap_or_default(), now)
 }
 
 /// Handles an error of the workload cluster. `None` if the machine is released, and its Node may be left behind.

@@ -53,6 +53,16 @@ pub const FILES: &[Guarded] = &[
         &[
             gone("another's Node is not drained", "filter(|node| «machine.is_of(node)»)", "true"),
             gone(
+                "the time for a Node begins with the deletion of its machine",
+                "«note_deletion(ctx, object, ctx.management.now())»;",
+                "Timestamp::UNIX_EPOCH",
+            ),
+            gone(
+                "the time for a Node is counted by CAPW's own clock",
+                "teardown::is_over(«note_deletion(ctx, object, now)», now)",
+                "object.metadata.deletion_timestamp.as_ref().map_or(now, |deleted| deleted.0)",
+            ),
+            gone(
                 "a Node goes after its pods",
                 "if let Some(decision) = «drain::drain(ctx, object, &workload, &node).await?»",
                 "None::<Decision<()>>",
