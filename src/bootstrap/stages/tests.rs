@@ -208,7 +208,7 @@ fn invalid_settings_are_refused_with_their_field() {
     fn service(facts: &mut BootstrapFacts, name: &str) {
         command(facts).check = Some(StepCheck { service: Some(name.into()), ..StepCheck::default() });
     }
-    let cases: [(Change, &[&str]); 21] = [
+    let cases: [(Change, &[&str]); 25] = [
         (|f| f.secrets = Default::default(), &["spec.network.caBundleFrom.secretKeyRef", "windows/ca.pem"]),
         (|f| secret(f, "ca.pem", "nonsense"), &["spec.network.caBundleFrom", "at least one certificate"]),
         (
@@ -232,6 +232,7 @@ fn invalid_settings_are_refused_with_their_field() {
         ),
         (|f| command(f).directory = Some(r"C:\a|b".into()), &["spec.steps.beforeJoin[0].command.directory", "a|b"]),
         (|f| command(f).directory = Some(r"C:\\".into()), &["spec.steps.beforeJoin[0].command.directory", r"e.g. C:\k"]),
+        (|f| command(f).directory = Some("C:\\a\0b".into()), &["spec.steps.beforeJoin[0].command.directory", r"e.g. C:\k"]),
         (
             |f| command(f).check = Some(StepCheck { file: Some(r"C:\a*".into()), ..StepCheck::default() }),
             &["spec.steps.beforeJoin[0].command.check.file"],
@@ -240,9 +241,15 @@ fn invalid_settings_are_refused_with_their_field() {
             |f| command(f).check = Some(StepCheck { file: Some(r"C:\".into()), ..StepCheck::default() }),
             &["spec.steps.beforeJoin[0].command.check.file"],
         ),
+        (
+            |f| command(f).check = Some(StepCheck { file: Some("C:\\a\0b".into()), ..StepCheck::default() }),
+            &["spec.steps.beforeJoin[0].command.check.file"],
+        ),
         (|f| service(f, "a*"), &["spec.steps.beforeJoin[0].command.check.service", "e.g. containerd"]),
         (|f| service(f, " kubelet"), &["spec.steps.beforeJoin[0].command.check.service"]),
         (|f| service(f, r"a\b"), &["spec.steps.beforeJoin[0].command.check.service"]),
+        (|f| service(f, "kube\0let"), &["spec.steps.beforeJoin[0].command.check.service"]),
+        (|f| service(f, "a\nb"), &["spec.steps.beforeJoin[0].command.check.service"]),
         (
             |f| f.spec.steps.before_join[2].registry.as_mut().unwrap().key = r"HKCU:\x".into(),
             &["spec.steps.beforeJoin[2].registry.key", r"HKLM:\SOFTWARE\Example"],

@@ -63,6 +63,14 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
+        "src/bootstrap/check/validate.rs",
+        &["bootstrap::stages::"],
+        &[
+            gone("a path holds no control character", r#"«c.is_control()» || "<>"#, "false"),
+            gone("the name of a service holds no control character", r#"«c.is_control()» || "/"#, "false"),
+        ],
+    ),
+    of(
         "src/kinds/bootstrap_config/decide/csr.rs",
         &["kinds::bootstrap_config::decide::csr::"],
         &[
