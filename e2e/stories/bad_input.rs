@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, POOL, UPDATES};
+use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, POOL, UPDATES, VALID};
 use crate::bad_windows::WINDOWS;
 use crate::world::{self, ControlPlane, Kind, Options, stretch};
 
@@ -23,7 +23,7 @@ struct Subject {
 const SUBJECTS: [(Subject, &[Case]); 7] = [
     (Subject { kind: Kind::WINDOWS_MACHINE, name: "WindowsMachine", template: Some(Kind::WINDOWS_MACHINE_TEMPLATE), spec: r#"{"image": "windows-server-2022"}"# }, MACHINE),
     (Subject { kind: Kind::WINDOWS_BOOTSTRAP_CONFIG, name: "WindowsBootstrapConfig", template: Some(Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE), spec: "{}" }, BOOTSTRAP),
-    (Subject { kind: Kind::WINDOWS_NODE_POOL, name: "WindowsNodePool", template: None, spec: r#"{"template": {"machine": {"image": "windows-server-2022"}}}"# }, POOL),
+    (Subject { kind: Kind::WINDOWS_NODE_POOL, name: "WindowsNodePool", template: Some(Kind::WINDOWS_NODE_POOL_TEMPLATE), spec: r#"{"template": {"machine": {"image": "windows-server-2022"}}}"# }, POOL),
     (Subject { kind: Kind::WINDOWS_CLUSTER, name: "WindowsCluster", template: Some(Kind::WINDOWS_CLUSTER_TEMPLATE), spec: "{}" }, CLUSTER),
     (Subject { kind: Kind::EXTERNAL_CONTROL_PLANE, name: "ExternalControlPlane", template: Some(Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE), spec: "{}" }, CONTROL_PLANE),
     (Subject { kind: Kind::WINDOWS_HYPERVISOR, name: "WindowsHypervisor", template: None, spec: r#"{"simulated": {}}"# }, HYPERVISOR),
@@ -102,9 +102,25 @@ fn invalid_manifests_are_refused_by_the_schema() {
             .collect::<Vec<_>>();
         let verdicts = tokio::time::timeout(Duration::from_secs(90).mul_f64(stretch()), verdicts).await.expect("the API server answers");
         let mut wrong: Vec<String> = verdicts.into_iter().filter_map(Result::err).collect();
+        wrong.extend(refused_though_valid(cp).await);
         wrong.extend(bad_updates(cp).await);
         assert!(wrong.is_empty(), "{} of the answers are wrong:\n{}", wrong.len(), wrong.join("\n"));
     });
+}
+
+/// Checks that valid objects and their templates are accepted.
+async fn refused_though_valid(cp: &ControlPlane) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (kind, change) in VALID {
+        let (subject, _) = SUBJECTS.iter().find(|(subject, _)| subject.name == *kind).expect("a kind of the table");
+        let parsed: Value = serde_json::from_str(change).unwrap_or_else(|e| panic!("{change}: {e}"));
+        let objects = [Some((subject.kind, subject.object(&parsed))), subject.in_template(&parsed)];
+        for (kind, object) in objects.into_iter().flatten() {
+            let answer = cp.dry_run(kind, &object).await;
+            wrong.extend(answer.err().map(|error| format!("{} {change}\n    was refused: {error}", kind.plural)));
+        }
+    }
+    wrong
 }
 
 /// Checks that immutable fields cannot change after creation.

@@ -8,6 +8,13 @@ pub type Case = (&'static str, &'static [&'static str]);
 /// Kind, merge patch that creates the object, merge patch that is refused afterwards, and texts of the refusal.
 pub type Update = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
+/// Kind, and a merge patch whose result is valid: U+2028, which ends no line in JSON, YAML and Windows.
+#[rustfmt::skip]
+pub const VALID: &[(&str, &str)] = &[
+    ("WindowsBootstrapConfig", r#"{"spec": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u2028b"}}]}}}"#),
+    ("WindowsNodePool", r#"{"spec": {"template": {"bootstrap": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u2028b"}}]}}}}}"#),
+];
+
 #[rustfmt::skip]
 pub const MACHINE: &[Case] = &[
     (r#"{"spec": null}"#, &["spec: Required value"]),
@@ -97,6 +104,7 @@ pub const POOL: &[Case] = &[
     (r#"{"spec": {"health": {"maxUnhealthy": "many"}}}"#, &["spec.health.maxUnhealthy"]),
     (r#"{"spec": {"template": {"metadata": {"annotations": {"^$": "v"}}}}}"#, &["spec.template.metadata.annotations", "e.g. example.com/owner"]),
     (r#"{"spec": {"template": {"bootstrap": {"kubelet": {"taints": [{"key": "a..b/c", "effect": "NoSchedule"}]}}}}}"#, &["spec.template.bootstrap.kubelet.taints[0].key", "qualified name"]),
+    (r#"{"spec": {"template": {"bootstrap": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u0000b"}}]}}}}}"#, &["spec.template.bootstrap.steps.beforeJoin[0].registry.string", "NUL"]),
 ];
 
 #[rustfmt::skip]

@@ -102,7 +102,44 @@ fn label(crd: &mut CustomResourceDefinition) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeSet, HashMap};
+
     use super::*;
+
+    /// Returns the path of the first difference between two schemas.
+    fn difference(one: &Value, other: &Value, path: &str) -> Option<String> {
+        let (Some(fields), Some(others)) = (one.as_object(), other.as_object()) else { return (one != other).then(|| path.to_owned()) };
+        let names: BTreeSet<&String> = fields.keys().chain(others.keys()).collect();
+        names.into_iter().find_map(|name| difference(&one[name], &other[name], &format!("{path}/{name}")))
+    }
+
+    /// Otherwise a pool or a template would accept a spec that is refused in the objects that it creates, or the reverse.
+    #[test]
+    fn a_spec_has_one_schema_in_all_kinds() {
+        let crds = custom_resource_definitions().into_iter();
+        let definitions: HashMap<String, Value> = crds.map(|crd| (crd.spec.names.kind.clone(), serde_json::to_value(crd).unwrap())).collect();
+        let schema = |kind: &str, field: &str| {
+            let at = format!("/spec/versions/0/schema/openAPIV3Schema/properties/{}", field.replace('.', "/properties/"));
+            let mut schema = definitions[kind].pointer(&at).unwrap_or_else(|| panic!("{kind} has no {field}")).clone();
+            // These belong to the field, not to its type.
+            schema.as_object_mut().unwrap().retain(|name, _| !["description", "default", "nullable"].contains(&name.as_str()));
+            schema
+        };
+        for (kind, other, field) in [
+            ("WindowsBootstrapConfig", "WindowsBootstrapConfigTemplate", "spec.template.spec"),
+            ("WindowsBootstrapConfig", "WindowsNodePool", "spec.template.bootstrap"),
+            ("WindowsBootstrapConfig", "WindowsNodePoolTemplate", "spec.template.spec.template.bootstrap"),
+            ("WindowsMachine", "WindowsMachineTemplate", "spec.template.spec"),
+            ("WindowsMachine", "WindowsNodePool", "spec.template.machine"),
+            ("WindowsMachine", "WindowsNodePoolTemplate", "spec.template.spec.template.machine"),
+            ("WindowsNodePool", "WindowsNodePoolTemplate", "spec.template.spec"),
+            ("WindowsCluster", "WindowsClusterTemplate", "spec.template.spec"),
+            ("ExternalControlPlane", "ExternalControlPlaneTemplate", "spec.template.spec"),
+        ] {
+            let differs = difference(&schema(kind, "spec"), &schema(other, field), "");
+            assert_eq!(differs, None, "{kind}.spec and {other}.{field} differ");
+        }
+    }
 
     /// Client-side `kubectl apply` keeps a copy of the object in an annotation of at most 256 KiB, and a second version must fit beside the first.
     #[test]
