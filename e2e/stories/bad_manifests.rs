@@ -8,9 +8,10 @@ pub type Case = (&'static str, &'static [&'static str]);
 /// Kind, merge patch that creates the object, merge patch that is refused afterwards, and texts of the refusal.
 pub type Update = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
-/// Kind, and a merge patch whose result is valid: U+2028, which ends no line in JSON, YAML and Windows.
+/// Kind, and a merge patch whose result is valid: an address of IPv6 as a host, and U+2028, which ends no line in JSON, YAML and Windows.
 #[rustfmt::skip]
 pub const VALID: &[(&str, &str)] = &[
+    ("WindowsBootstrapConfig", r#"{"spec": {"programs": {"baseURL": "https://[fd00::1]:8443/v2", "downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://[fd00::1]/kubelet.exe"}]}, "containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://[::1]:5000/v2"}]}]}, "network": {"proxy": {"http": "http://[fd00::1]:3128", "https": "http://_a.example.com:3128/"}}}}"#),
     ("WindowsBootstrapConfig", r#"{"spec": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u2028b"}}]}}}"#),
     ("WindowsNodePool", r#"{"spec": {"template": {"bootstrap": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u2028b"}}]}}}}}"#),
 ];
@@ -215,11 +216,33 @@ pub const BOOTSTRAP: &[Case] = &[
     (r#"{"spec": {"programs": {"baseURL": "https://[.a]/v2"}}}"#, &["spec.programs.baseURL", "must be an http or https address"]),
     (r#"{"spec": {"programs": {"baseURL": "https://[:a:..]/v2"}}}"#, &["spec.programs.baseURL", "an IPv6 address in the brackets"]),
     (r#"{"spec": {"programs": {"baseURL": "https://[10.0.0.1]/v2"}}}"#, &["spec.programs.baseURL", "must be an http or https address"]),
+    (r#"{"spec": {"programs": {"baseURL": "https://__.__._/v2"}}}"#, &["spec.programs.baseURL", "must be an http or https address"]),
+    (r#"{"spec": {"programs": {"baseURL": "https://[:.:..]/v2"}}}"#, &["spec.programs.baseURL", "an IPv6 address in the brackets"]),
     (r#"{"spec": {"programs": {"downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://[:a:..]/kubelet.exe"}]}}}"#, &["spec.programs.downloads[0].url", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"programs": {"downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://[.a]/kubelet.exe"}]}}}"#, &["spec.programs.downloads[0].url", "must be an http or https address"]),
+    (r#"{"spec": {"programs": {"downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://__.__._/kubelet.exe"}]}}}"#, &["spec.programs.downloads[0].url", "must be an http or https address"]),
+    (r#"{"spec": {"programs": {"downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://[:.:..]/kubelet.exe"}]}}}"#, &["spec.programs.downloads[0].url", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"programs": {"downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://]/kubelet.exe"}]}}}"#, &["spec.programs.downloads[0].url", "must be an http or https address"]),
+    (r#"{"spec": {"programs": {"downloads": [{"name": "kubelet", "digest": "sha256:abababababababababababababababababababababababababababababababab", "url": "https://[::1/kubelet.exe"}]}}}"#, &["spec.programs.downloads[0].url", "must be an http or https address"]),
     (r#"{"spec": {"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://[:a:..]/v2"}]}]}}}"#, &["spec.containerd.registries[0].mirrors[0].url", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://[.a]/v2"}]}]}}}"#, &["spec.containerd.registries[0].mirrors[0].url", "must be an http or https address"]),
+    (r#"{"spec": {"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://__.__._/v2"}]}]}}}"#, &["spec.containerd.registries[0].mirrors[0].url", "must be an http or https address"]),
+    (r#"{"spec": {"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://[:.:..]/v2"}]}]}}}"#, &["spec.containerd.registries[0].mirrors[0].url", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://]/v2"}]}]}}}"#, &["spec.containerd.registries[0].mirrors[0].url", "must be an http or https address"]),
+    (r#"{"spec": {"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://[::1/v2"}]}]}}}"#, &["spec.containerd.registries[0].mirrors[0].url", "must be an http or https address"]),
     (r#"{"spec": {"network": {"proxy": {"http": "http://:80"}}}}"#, &["spec.network.proxy.http", "must be http://host:port"]),
     (r#"{"spec": {"network": {"proxy": {"http": "http://[:a:..]:80"}}}}"#, &["spec.network.proxy.http", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"network": {"proxy": {"http": "http://[.a]:80"}}}}"#, &["spec.network.proxy.http", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"proxy": {"http": "http://__.__._:80"}}}}"#, &["spec.network.proxy.http", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"proxy": {"http": "http://[:.:..]:80"}}}}"#, &["spec.network.proxy.http", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"network": {"proxy": {"http": "http://]:80"}}}}"#, &["spec.network.proxy.http", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"proxy": {"http": "http://[::1:80"}}}}"#, &["spec.network.proxy.http", "must be http://host:port"]),
     (r#"{"spec": {"network": {"proxy": {"https": "http://__.__._:80"}}}}"#, &["spec.network.proxy.https", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"proxy": {"https": "http://[.a]:80"}}}}"#, &["spec.network.proxy.https", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"proxy": {"https": "http://[:.:..]:80"}}}}"#, &["spec.network.proxy.https", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"network": {"proxy": {"https": "http://[:a:..]:80"}}}}"#, &["spec.network.proxy.https", "an IPv6 address in the brackets"]),
+    (r#"{"spec": {"network": {"proxy": {"https": "http://]:80"}}}}"#, &["spec.network.proxy.https", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"proxy": {"https": "http://[::1:80"}}}}"#, &["spec.network.proxy.https", "must be http://host:port"]),
     (r#"{"spec": {"network": {"timeServers": ["1.2.3.4:99999"]}}}"#, &["spec.network.timeServers", "names or addresses"]),
     (r#"{"spec": {"steps": {"beforeJoin": [{"name": "a", "environment": {"name": "A", "value": "a\u0000b"}}]}}}"#, &["spec.steps.beforeJoin[0].environment.value", "NUL"]),
     (r#"{"spec": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u0000b"}}]}}}"#, &["spec.steps.beforeJoin[0].registry.string", "NUL"]),
