@@ -121,15 +121,20 @@ pub fn causes(status: &Status) -> Vec<Cause> {
 /// Whether a refusal at `at` is about the field, or about something in it, or names the part of `at` that leads to the field.
 pub fn names(field: &Field, at: &str, message: &str) -> bool {
     let name = field.name();
-    if at.starts_with(&name) {
+    if is_within(at, &name) {
         return true;
     }
     let keys: Vec<&str> = field.path.iter().filter_map(|step| if let Step::Key(key) = step { Some(key.as_str()) } else { None }).collect();
     // `.spec.x[0]` has as many keys before the next one as it has points.
     let above = if at.is_empty() || at == "<nil>" { 0 } else { at.split('.').filter(|part| !part.is_empty()).count() };
-    let is_above = at.is_empty() || at == "<nil>" || name.starts_with(at);
+    let is_above = at.is_empty() || at == "<nil>" || is_within(&name, at);
     let word = |key: &str| message.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == key);
     is_above && keys.get(above).is_some_and(|key| word(key))
+}
+
+/// Whether `inner` is the field `outer` or lies in it: `spec.x[0].y` lies in `spec.x`, `spec.xs` does not.
+fn is_within(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 #[test]
@@ -138,10 +143,14 @@ fn a_refusal_that_names_another_field_is_noticed() {
     let field = Field { path, schema: Value::Null };
     for (at, message, expected) in [
         ("spec.kubelet.maxPods", "Invalid value", true),
+        ("spec.kubelet.maxPods.value", "Invalid value", true),
+        ("spec.kubelet.maxPods[0].value", "Invalid value", true),
+        ("spec.kubelet.maxPodsX", "Invalid value", false),
         ("spec.kubelet", "maxPods is too large", true),
         ("spec", "kubelet: is not for this", true),
         ("spec.kubelet", "the number is too large", false),
         ("spec.kubelet.podPidsLimit", "maxPods is too large", false),
+        ("spec.kube", "maxPods is too large", false),
         ("spec", "maxPodsPerCore", false),
     ] {
         assert_eq!(names(&field, at, message), expected, "{at}: {message}");
