@@ -1,13 +1,13 @@
 //! The composition root: creates every part, connects them, runs them and stops them. Owns clock, randomness and signals.
 
+mod clients;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderValue, USER_AGENT};
 use jiff::Timestamp;
-use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use rand::Rng;
 use secrecy::SecretString;
@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::clients::{Clients, to_management, to_workloads};
 use crate::api::fit::read_schemas;
 use crate::api::namespaces::Namespaces;
 use crate::autoscaler::server::ServeError;
@@ -31,20 +32,16 @@ use crate::kube_api::cluster::Cluster;
 use crate::kube_api::error::ApiError;
 use crate::kube_api::events::Events;
 use crate::kube_api::lease::{self, Lease};
-use crate::kube_api::limits::Limits;
 use crate::kube_api::review::{Access, Reviews};
 use crate::kube_api::workloads::Workloads;
 use crate::telemetry::build::BUILD;
 use crate::telemetry::diagnostics::{self, Authorize, Refusal};
 use crate::telemetry::http::{listen, serve_probes};
-use crate::telemetry::requests::{Counted, Rate};
 use crate::telemetry::{Metrics, Passes, Readiness};
 
 /// The time that running passes have, after a stop is requested, to reach a safe point.
 const DRAIN: Duration = Duration::from_secs(10);
 const RELEASE: Duration = Duration::from_secs(3);
-/// The requests per second that check whether a client may read the metrics, and the burst.
-const REVIEWS: (u32, u32) = (5, 10);
 /// The readiness condition of a process until its watches (or its turn) have begun.
 const START: &str = "start of the controllers";
 
@@ -128,16 +125,11 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     };
     let config = Config::infer().await.map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let namespace = config.default_namespace.clone();
-    let connect =
-        |config, rate| connect(config, &metrics, rate, "management", &Limits::of_management()).map_err(|e| OperatorError::NoCluster(chain(&e)));
-    // A renewal must not wait behind our own requests, nor use their connections.
-    let own = connect(config.clone(), Rate::new(0, 1))?;
-    // Anyone who reaches the port of the metrics causes reviews, so they have a separate rate.
-    let reviews = connect(config.clone(), Rate::new(REVIEWS.0, REVIEWS.1))?;
-    let client = connect(config, Rate::new(settings.qps, settings.burst))?;
+    let clients = Clients::new(|rate| to_management(&config, &metrics, rate), settings.qps, settings.burst);
+    let Clients { lease: renewals, reviews, controllers: client } = clients.map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "starting");
 
-    let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(reviews)));
+    let authorize = (!settings.insecure_diagnostics).then(|| authorize(reviews));
     let end = CancellationToken::new();
     let handle = ServiceHandle::default();
     let mut servers = vec![
@@ -149,7 +141,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let lease = settings.election.as_ref().map(|election| {
         let namespace = election.namespace.as_deref().unwrap_or(&namespace);
         let identity = format!("{}_{}", settings.instance, uuid::Uuid::new_v4());
-        Lease::new(own.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
+        Lease::new(renewals.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
     });
     let own_cluster = settings.own_cluster.clone().unwrap_or_else(|| Namespaces::one(&namespace));
     let work = work(settings, own_cluster, client, telemetry.clone(), stop.clone(), serves.then(|| handle.clone()));
@@ -213,8 +205,7 @@ async fn work(
     )));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
-    let (workload_metrics, budget) = (metrics.clone(), Limits::of_workloads());
-    let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload", &Limits::of_workload(&budget)));
+    let connect_workload = to_workloads(metrics.clone());
     let selection = Selection { namespaces: settings.namespaces, watch_filter: settings.watch_filter, labels: None };
     let controllers_loop = ControllerLoop {
         concurrency: settings.concurrency,
@@ -308,17 +299,6 @@ fn driver_settings(
         hook: Arc::new(move |call| metrics.hypervisor_call(call.driver, call.endpoint, call.call, call.outcome, call.took)),
         requests: Arc::new(move |driver, endpoint, request| requests.hypervisor_request(driver, endpoint, request)),
     }
-}
-
-/// Creates a client that is counted, limited in its rate, and does not retry requests on its own.
-fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static str, limits: &Limits) -> kube::Result<Client> {
-    config.default_retry = false;
-    // Proxies are not built in; a variable for other programs must not stop us.
-    config.proxy_url = None;
-    if let Ok(agent) = HeaderValue::try_from(BUILD.user_agent()) {
-        config.headers.push((USER_AGENT, agent));
-    }
-    Ok(ClientBuilder::try_from(config)?.with_layer(limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
 }
 
 /// Returns two tokens, which are cancelled at the first SIGTERM or SIGINT, and at the second one.

@@ -1,4 +1,4 @@
-//! Guards of the actions in workload clusters and on hypervisors.
+//! Guards of the actions in workload clusters and on hypervisors, and of the clients for them.
 
 use super::{Guarded, gone, of};
 
@@ -38,6 +38,15 @@ pub const FILES: &[Guarded] = &[
             gone("another's token is not deleted", "«t.owner.as_deref() == Some(owner)»", "true"),
             gone("tokens of others stay", "«token.owner.as_deref() == Some(owner)»", "true"),
             gone("a token that was recreated is not deleted", "uid: «Some(uid.to_owned())»", "None"),
+        ],
+    ),
+    of(
+        "src/operator/clients.rs",
+        &["operator::clients::"],
+        &[
+            gone("reviews have a rate of their own", "connect(«Rate::new(REVIEWS.0, REVIEWS.1)»)", "Rate::new(qps, burst)"),
+            gone("a renewal waits for no turn", "lease: connect(«Rate::new(0, 1)»)", "Rate::new(qps, burst)"),
+            gone("the answers of workload clusters are limited", "&«Limits::of_workload(&budget)»", "Limits::of_management()"),
         ],
     ),
     of(
