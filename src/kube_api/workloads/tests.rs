@@ -77,3 +77,28 @@ async fn the_own_cluster_is_for_the_namespaces_that_are_named() {
     assert!(error.to_string().contains("--own-cluster-namespaces=lab") && script.seen().is_empty(), "refused without a request: {error}");
     assert!(matches!(workloads.get(&own("trusted")).await, Err(WorkloadError::Forbidden { .. })), "asked for, as it may");
 }
+
+/// Each cluster has a share of its own, and no cluster takes more than what the others have left.
+#[tokio::test]
+async fn clusters_that_are_kept_or_opened_and_the_own_one_share_what_watches_may_show() {
+    const SHARE: usize = 96 << 20;
+    let own = "apiVersion: v1\nkind: Config\nclusters:\n- name: ''\n  cluster: {server: 'https://10.0.0.2:6443', certificate-authority-data: Q0E=}\n";
+    let info = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": { "kubeconfig": own } });
+    let (client, _script) = Script::new(vec![secret(&good("one")), step("GET /api/v1/namespaces/kube-public/configmaps/cluster-info", info)]);
+    let workloads = Workloads::new(Cluster::new(client));
+    let own = ClusterRef { namespace: "lab".into(), source: ClusterSource::InCluster };
+    let clusters = [
+        workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap(),
+        workloads.get(&own).await.unwrap(),
+        Arc::new(workloads.open("a file", good("two").as_bytes()).await.unwrap()),
+    ];
+    for (nth, cluster) in clusters.iter().enumerate() {
+        let others = clusters.iter().enumerate().filter(|(other, _)| *other != nth);
+        let shown: Vec<_> = others.map(|(_, other)| other.keeping.take(SHARE).unwrap()).collect();
+        let crowded = cluster.keeping.take(1).map(drop).unwrap_err().to_string();
+        assert!(crowded.starts_with("what watches of all workload clusters show"), "{nth}: {crowded}");
+        drop(shown);
+        cluster.keeping.take(SHARE).unwrap();
+        assert!(cluster.keeping.take(SHARE + 1).is_err(), "{nth}: its own share");
+    }
+}

@@ -41,6 +41,15 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
+        "src/kube_api/workloads.rs",
+        &["kube_api::workloads::"],
+        &[
+            gone("all clusters share a budget", "«Keeping::of_one(&self.kept)»", "Keeping::default()"),
+            gone("a cluster has the budget of all", "of(&found.fingerprint), ..«self.within_budget(found)»", "found"),
+            gone("the own cluster has the budget of all", "of(\"in-cluster\"), ..«self.within_budget(found)»", "found"),
+        ],
+    ),
+    of(
         "src/operator/clients.rs",
         &["operator::clients::"],
         &[
