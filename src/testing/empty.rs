@@ -14,6 +14,10 @@ pub struct Empty {
     pub unfit: Option<String>,
     /// The observed state of any VM, if not absent.
     pub observed: Option<Observed>,
+    /// Why no VM can be observed.
+    pub unobservable: Option<DriverError>,
+    /// The VMs whose observation was requested.
+    pub observations: Mutex<Vec<MachineKey>>,
     /// The VMs whose removal was requested.
     pub retired: Mutex<Vec<MachineKey>>,
     /// Whether it may have VMs and hides them.
@@ -47,8 +51,9 @@ impl Driver for Empty {
         Ok(Listing::default())
     }
 
-    async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
-        Ok(self.observed.clone().unwrap_or(Observed::Absent))
+    async fn observe(&self, key: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
+        self.observations.lock().push(key.clone());
+        self.unobservable.clone().map_or_else(|| Ok(self.observed.clone().unwrap_or(Observed::Absent)), Err)
     }
 
     async fn confirm_absence(&self, _: &MachineKey) -> Result<(), DriverError> {

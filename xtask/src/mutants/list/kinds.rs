@@ -34,6 +34,7 @@ pub const FILES: &[Guarded] = &[
         "src/kinds/machine/observe.rs",
         &["kinds::machine::"],
         &[
+            gone("an outage that one machine has noticed spares the others a call", "«inventories.failed(vm.place, cause.clone())»", "0"),
             gone("absence is confirmed", "«vm.driver.confirm_absence(&vm.target.key).await?»", "()"),
             gone("the absence of a VM that was made is confirmed", "Goal::Gone || «object.spec.provider_id.is_some()»", "false"),
         ],

@@ -59,6 +59,14 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
+        "src/hypervisor/gates.rs",
+        &["hypervisor::observed::"],
+        &[
+            gone("reads of a hypervisor leave passes to the others", "Gate::new(«caps.reads.min(share)»)", "caps.reads"),
+            gone("changes of a hypervisor leave passes to the others", "Gate::new(«caps.changes.min(share)»)", "caps.changes"),
+        ],
+    ),
+    of(
         "src/hypervisor/drivers/simulated/datacenter.rs",
         &["hypervisor::drivers::simulated::"],
         &[gone("a simulated VM of another mark is left alone", "Some(record) if «record.mark != key.owner_mark()»", "false")],

@@ -1,3 +1,4 @@
+use crate::hypervisor::DriverError;
 use crate::kinds::machine::reconcile::tests::*;
 use crate::vm::Journal;
 
@@ -7,11 +8,9 @@ async fn a_vm_is_made_after_everything_that_can_be_known_before() {
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}, "data": {"value": "I2Nsb3VkLWNvbmZpZw=="}});
     let reserves = Journal::from([("vm".to_owned(), "100".to_owned())]);
-    for (limits, refuses, reasons) in [
-        (json!({"machines": 1}), None, 1),
-        (json!({}), Some(crate::hypervisor::DriverError::Invalid("no such CPU model".into())), 1),
-        (json!({}), None, 0),
-    ] {
+    for (limits, refuses, reasons) in
+        [(json!({"machines": 1}), None, 1), (json!({}), Some(DriverError::Invalid("no such CPU model".into())), 1), (json!({}), None, 0)]
+    {
         let mut other = owned(json!({"name": "win-0", "uid": "other", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
         other["spec"]["providerID"] = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("other")));
         let mut hypervisor = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
@@ -77,4 +76,30 @@ async fn a_copy_in_another_namespace_does_not_complete_the_node_of_the_original(
         let asked = server.lock().asked.clone();
         assert_eq!(asked.iter().any(|line| line == "PATCH /api/v1/nodes/win-1"), is_completed, "{asked:?}");
     }
+}
+
+/// A machine that runs gets no answer. A machine that is being deleted learns that from the first one, not by a call of its own.
+#[tokio::test]
+async fn once_a_hypervisor_did_not_answer_no_machine_calls_it_until_a_listing_succeeds() {
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let status = STATUS.replace("win-1", "win-2");
+    let reports = vec![step(STATUS, owned(json!({}))), event(), step(&status, owned(json!({}))), event()];
+    let (ctx, _script) = stage(reports.into_iter().chain([refuse(&status, 503, "ServiceUnavailable")]).collect());
+    let h1 = ObjectKey::new("lab", "h1");
+    let driver = Arc::new(Empty { unobservable: Some(DriverError::Unreachable("no answer within 60 s".into())), ..Empty::default() });
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), driver.clone());
+    let observed = || driver.observations.lock().iter().map(|key| key.name.clone()).collect::<Vec<_>>();
+    let mut runs = owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
+    let mut leaves = runs.clone();
+    runs["spec"]["providerID"] = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("w")));
+    json_patch::merge(&mut leaves, &json!({"metadata": {"name": "win-2", "uid": "w2", "deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+
+    ctx.hypervisors.inventories.listed(&h1, vec![]);
+    pass(&ctx, runs).await;
+    assert_eq!(observed(), ["win-1"]);
+    pass(&ctx, leaves.clone()).await;
+    assert_eq!(observed(), ["win-1"], "it reports that the hypervisor is unreachable, and does not call it");
+    ctx.hypervisors.inventories.listed(&h1, vec![]);
+    reconcile(Arc::new(read(leaves)), ctx.clone()).await.unwrap_err();
+    assert_eq!(observed(), ["win-1", "win-2"]);
 }
