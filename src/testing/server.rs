@@ -274,17 +274,25 @@ pub fn connect(server: &Arc<Mutex<Server>>) -> Connect {
 
 /// Expects the request for the kubeconfig of the Cluster `lab/c1`, and answers with one.
 pub fn kubeconfig() -> Exchange {
-    kubeconfig_of(json!({"server": "https://10.0.0.1:6443"}))
+    read_of_kubeconfig(kubeconfig_of("10.0.0.1"))
 }
 
 /// As [`kubeconfig`], with the CA of the cluster, which the data of nodes holds.
 pub fn kubeconfig_with_ca() -> Exchange {
-    kubeconfig_of(json!({"server": "https://10.0.0.1:6443", "certificate-authority-data": STANDARD.encode(CA)}))
+    read_of_kubeconfig(secret_of(json!({"server": "https://10.0.0.1:6443", "certificate-authority-data": STANDARD.encode(CA)})))
 }
 
-fn kubeconfig_of(cluster: Value) -> Exchange {
+fn read_of_kubeconfig(secret: Value) -> Exchange {
+    step("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", secret)
+}
+
+/// Returns a Secret with the kubeconfig of the cluster at that host.
+pub fn kubeconfig_of(host: &str) -> Value {
+    secret_of(json!({"server": format!("https://{host}:6443")}))
+}
+
+fn secret_of(cluster: Value) -> Value {
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": {"token": "t"}}]});
-    let value = STANDARD.encode(kubeconfig.to_string());
-    step("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}}))
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": STANDARD.encode(kubeconfig.to_string())}})
 }

@@ -279,8 +279,15 @@ pub const FILES: &[Guarded] = &[
     ),
     of(
         "src/engine/identities.rs",
-        &["engine::identities::"],
-        &[gone("another cluster is not taken for the first", "Some(expected) if «expected != found»", "false")],
+        &["engine::identities::", "engine::controller::tests::slots::"],
+        &[
+            gone("another cluster is not taken for the first", "Some(expected) if «expected != found»", "false"),
+            gone(
+                "no pass waits for the identity of a cluster",
+                "if let Err(error) = «self.confirm(cluster, &workload)»",
+                "self.identities().wait(|| self.confirm(cluster, &workload)).await",
+            ),
+        ],
     ),
     of(
         "src/engine/management.rs",
