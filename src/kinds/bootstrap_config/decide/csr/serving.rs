@@ -69,7 +69,7 @@ fn check(request: &CertificateSigningRequest, content: &Content, expected: &Expe
         let own: Vec<String> = expected.addresses.iter().map(ToString::to_string).collect();
         return Err(format!(
             "it asks for {other}, the machine is {host_name} at {}",
-            if own.is_empty() { "no known address".into() } else { own.join(", ") }
+            if own.is_empty() { "no known address, because its hypervisor reports none for it alone".into() } else { own.join(", ") }
         ));
     }
     if content.names.is_empty() || content.more {
