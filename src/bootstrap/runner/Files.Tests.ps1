@@ -16,12 +16,14 @@ Describe 'files.ps1' {
             Mock Start-Sleep
         }
         It 'is written as a whole, and its last copy is kept' {
+            Mock Write-Through { [System.IO.File]::WriteAllBytes($Path, $Bytes) }
             Write-WholeText $path 'one' "$path.old"
             [System.IO.File]::Exists("$path.old") | Should -Be $false
             Write-WholeText $path 'two' "$path.old"
             [System.IO.File]::ReadAllText($path) | Should -Be 'two'
             [System.IO.File]::ReadAllText("$path.old") | Should -Be 'one'
             [System.IO.File]::Exists("$path.new") | Should -Be $false
+            Should -Invoke Write-Through -Times 2 -Exactly -ParameterFilter { $Path -like '*a.txt.new' }
         }
         It 'may be empty' {
             Write-Whole $path ([byte[]] @())
@@ -65,15 +67,11 @@ Describe 'files.ps1' {
             Should -Invoke Start-Sleep -Times 9 -Exactly
         }
         It 'goes through the caches to the disk' {
-            $asked = New-Object System.Collections.ArrayList
-            $stream = New-Object PSObject
-            foreach ($name in @('Write', 'Flush', 'Dispose')) {
-                $noted = [scriptblock]::Create("[void] `$asked.Add('$name ' + `$args[-1])").GetNewClosure()
-                $stream.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod($name, $noted)))
-            }
-            Mock New-Object { [void] $asked.Add([string] $ArgumentList[5]); $stream } -ParameterFilter { $TypeName -eq 'System.IO.FileStream' }
+            $calls = New-Object System.Collections.ArrayList
+            $stream = New-NotedStream $calls
+            Mock New-Object { [void] $calls.Add([string] $ArgumentList[5]); $stream } -ParameterFilter { $TypeName -eq 'System.IO.FileStream' }
             Write-Through $path ([byte[]] @(1, 2))
-            [string]::Join('|', $asked.ToArray()) | Should -Be 'WriteThrough|Write 2|Flush True|Dispose '
+            [string]::Join('|', $calls.ToArray()) | Should -Be 'WriteThrough|Write 2|Flush True|Dispose '
         }
         It 'fails in the end' {
             { Move-Over "$path.none" $path } | Should -Throw

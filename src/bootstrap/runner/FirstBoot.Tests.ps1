@@ -161,6 +161,14 @@ Describe 'capw-firstboot.ps1' {
             $tasks.ContainsKey('Started') | Should -Be $false
             Should -Invoke Protect-Directory -Times 2 -Exactly
         }
+        It 'writes its copy through the caches to the disk' {
+            $calls = New-Object System.Collections.ArrayList
+            $stream = New-NotedStream $calls
+            Mock New-Object { [void] $calls.Add([string] $ArgumentList[5]); $stream } -ParameterFilter { $TypeName -eq 'System.IO.FileStream' }
+            & $script -Install -Root $Root -Windows $windows
+            $length = [System.IO.File]::ReadAllBytes($script).Length
+            [string]::Join('|', $calls.ToArray()) | Should -Be "WriteThrough|Write $length|Flush True|Dispose "
+        }
         It 'may start at once, and be told more' {
             & $script -Install -Start -DisableAdministrator -Root $Root -Windows $windows
             $tasks.Started | Should -Be 'capw-firstboot'

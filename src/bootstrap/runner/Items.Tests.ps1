@@ -28,6 +28,7 @@ Describe 'items.ps1' {
         BeforeEach {
             Mock Test-Access { $true }
             Mock Set-Access
+            Mock Write-Through { [System.IO.File]::WriteAllBytes($Path, $Bytes) }
             [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($Payload, 'files'))
             [System.IO.File]::WriteAllText([System.IO.Path]::Combine($Payload, 'files', 'a'), 'abc')
             $file = New-Object PSObject -Property @{ path = [System.IO.Path]::Combine($Root, 'new', 'a.txt'); source = 'files/a'; sha256 = $abc; access = 'admins' }
@@ -40,6 +41,7 @@ Describe 'items.ps1' {
             [System.IO.File]::ReadAllText($file.path) | Should -Be 'abc'
             # Before it has content, and again where it replaces another one.
             Should -Invoke Set-Access -Times 2 -Exactly -ParameterFilter { $Access -eq 'admins' -and -not $Directory }
+            Should -Invoke Write-Through -Times 1 -Exactly -ParameterFilter { $Path -like '*a.txt.new' }
             [System.IO.File]::WriteAllText($file.path, 'abd')
             Test-FileItem $file | Should -Be $false
             Set-FileItem $file

@@ -65,6 +65,15 @@ Describe 'programs.ps1' {
             Receive-File (& $serve 'abc' 0) $to 60 $null
             [System.IO.File]::ReadAllText($to) | Should -Be 'abc'
         }
+        It 'goes through the caches to the disk' {
+            $url = & $serve 'abc' 0
+            $calls = New-Object System.Collections.ArrayList
+            $stream = New-NotedStream $calls
+            Mock New-Object { $stream } -ParameterFilter { $TypeName -eq 'System.IO.FileStream' }
+            Receive-File $url $to 60 $null
+            # It may arrive in several parts.
+            [string]::Join('|', $calls.ToArray()) | Should -Match '^(Write \d\|)+Flush True\|Dispose $'
+        }
         It 'has its time' {
             { Receive-File (& $serve ('x' * 100) 100) $to -1 $null } | Should -Throw '*did not arrive within -1 seconds*'
         }
@@ -125,6 +134,16 @@ Describe 'programs.ps1' {
             [System.IO.File]::ReadAllText($LogFile) | Should -Match 'runs\.exe is not flushed'
             [System.IO.File]::ReadAllText($LogFile) | Should -Not -Match 'new\.exe is not flushed'
         }
+        It 'goes through the caches to the disk, also from directories below' {
+            $written = [System.IO.Path]::Combine($Root, 'written')
+            [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($written, 'below'))
+            foreach ($name in @('a.exe', 'below/b.exe')) { [System.IO.File]::WriteAllText([System.IO.Path]::Combine($written, $name), 'x') }
+            $calls = New-Object System.Collections.ArrayList
+            $stream = New-NotedStream $calls
+            Mock New-Object { $stream } -ParameterFilter { $TypeName -eq 'System.IO.FileStream' }
+            Sync-Directory $written
+            [string]::Join('|', $calls.ToArray()) | Should -Be 'Flush True|Dispose |Flush True|Dispose '
+        }
     }
 
     Context 'an archive' {
@@ -138,10 +157,15 @@ Describe 'programs.ps1' {
         }
         It 'is unpacked once' {
             [void] [System.IO.Directory]::CreateDirectory($bin)
-            [System.IO.File]::WriteAllText([System.IO.Path]::Combine($bin, 'one.exe'), 'old')
+            $one = [System.IO.Path]::Combine($bin, 'one.exe')
+            [System.IO.File]::WriteAllText($one, 'old')
+            $flushed = New-Object System.Collections.ArrayList
+            Mock Sync-Directory { [void] $flushed.Add("$Path $([System.IO.File]::ReadAllText($one)) $(Test-ArchiveItem $item)") }
             Test-ArchiveItem $item | Should -Be $false
             Set-ArchiveItem $item
             Test-ArchiveItem $item | Should -Be $true
+            # After the program has written, and before that is noted.
+            [string]::Join('|', $flushed.ToArray()) | Should -Be "$bin new False"
             [System.IO.File]::ReadAllText([System.IO.Path]::Combine($bin, 'one.exe')) | Should -Be 'new'
             [System.IO.Directory]::GetFiles($bin, 'one.exe.old*').Count | Should -Be 0
             Should -Invoke Invoke-Program -Times 1 -Exactly -ParameterFilter { "$($Argv[1..7])" -eq "-x -f $path -C $bin --strip-components 1" }

@@ -36,6 +36,16 @@ function Get-Leak([scriptblock] $Script, [string] $Secret) {
     return [string]::Join(' ', @($found.Keys | Sort-Object))
 }
 
+# A stream without a file, which adds each call with its last argument to a list.
+function New-NotedStream($Calls) {
+    $stream = New-Object PSObject
+    foreach ($name in @('Write', 'Flush', 'Dispose')) {
+        $note = [scriptblock]::Create("[void] `$Calls.Add('$name ' + `$args[-1])").GetNewClosure()
+        $stream.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod($name, $note)))
+    }
+    return $stream
+}
+
 $Root = [System.IO.Path]::Combine([string] $TestDrive, 'capw')
 $Payload = [System.IO.Path]::Combine($Root, 'payload')
 $Source = 'task'

@@ -33,9 +33,9 @@ function Receive-File([string] $Url, [string] $Path, [int] $Seconds, $Proxy) {
     $response = $request.GetResponse()
     try {
         $from = $response.GetResponseStream()
-        $to = [System.IO.File]::Create($Path)
+        $to = New-Object System.IO.FileStream($Path, [System.IO.FileMode]::Create, [System.IO.FileAccess]::Write, [System.IO.FileShare]::None)
         try {
-            $buffer = New-Object byte[] 1048576
+            $buffer = [byte[]]::new(1048576)
             while (($count = $from.Read($buffer, 0, $buffer.Length)) -gt 0) {
                 $to.Write($buffer, 0, $count)
                 if ($waited.Elapsed.TotalSeconds -gt $Seconds) { throw "$Url did not arrive within $Seconds seconds" }
@@ -70,7 +70,7 @@ function Remove-Aside([string] $Path) {
 function Sync-Directory([string] $Path) {
     foreach ($file in [System.IO.Directory]::GetFiles($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
         try {
-            $stream = [System.IO.File]::Open($file, [System.IO.FileMode]::Open, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::ReadWrite)
+            $stream = New-Object System.IO.FileStream($file, [System.IO.FileMode]::Open, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::ReadWrite)
             try { $stream.Flush($true) } finally { $stream.Dispose() }
         } catch {
             # A program that runs has been there before.
