@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::machine::{Ended, Machine, Source};
-use super::payload::{self, PLAIN};
+use super::payload::{self, Kind, PLAIN, UNATTEND};
 use super::{Scratch, carry, carry_from, image, last, reports, restarts, shell, tail};
 use crate::world::step;
 
@@ -41,21 +41,19 @@ fn finishes(machine: &mut Machine) {
     assert!(end.contains(" plan finished 0 "), "{end}\n{}", tail(&machine.log()));
 }
 
-#[test]
-#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
-fn two_runners_at_once_do_the_work_once() {
-    if let Some(lacks) = shell::lacks_windows() {
-        return shell::skip("two_runners_at_once_do_the_work_once", &lacks);
-    }
+/// At the second start of a machine, starts the boot task and another script, each of which starts a runner, at the same time.
+fn two_at_once(kind: Kind, scripts: impl FnOnce(&Machine) -> Vec<Vec<String>>) {
     let scratch = Scratch::new("two");
-    let (mut machine, _) = payload::start(PLAIN, scratch.path());
+    let (mut machine, _) = payload::start(kind, scratch.path());
     // The first start ends with a restart, and the boot task exists.
-    machine.start(&payload::first(PLAIN));
+    machine.start(&payload::first(kind));
     machine.boot();
     payload::serve(&machine);
-    let (task, cloudbase) = (machine.spawn(&machine.boot_task()), machine.spawn(&machine.user_data()));
+    let scripts = scripts(&machine);
+    assert_eq!(scripts.len(), 2, "{scripts:?}");
+    let runners: Vec<_> = scripts.iter().map(|argv| machine.spawn(argv)).collect();
     let end = Instant::now() + Duration::from_secs(300);
-    for mut child in [task, cloudbase] {
+    for mut child in runners {
         while child.try_wait().expect("a child").is_none() {
             assert!(Instant::now() < end, "a runner does not end: {:?}", last(&machine));
             std::thread::sleep(Duration::from_millis(50));
@@ -72,6 +70,24 @@ fn two_runners_at_once_do_the_work_once() {
         assert_eq!(done, 1, "{item} in {reports:#?}");
     }
     assert!(reports.iter().all(|report| report.state != "failed"), "{reports:#?}");
+}
+
+#[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
+fn two_runners_at_once_do_the_work_once() {
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("two_runners_at_once_do_the_work_once", &lacks);
+    }
+    two_at_once(PLAIN, |machine| machine.entries(&Source::Tasks).into_iter().chain([machine.user_data()]).collect());
+}
+
+#[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
+fn both_tasks_of_an_answer_file_at_once_do_the_work_once() {
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("both_tasks_of_an_answer_file_at_once_do_the_work_once", &lacks);
+    }
+    two_at_once(UNATTEND, |machine| machine.entries(&Source::Tasks));
 }
 
 #[test]

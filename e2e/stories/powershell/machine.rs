@@ -172,9 +172,14 @@ impl Machine {
 
     /// As [`Self::start`], but kills everything at that limit.
     pub fn start_for(&mut self, source: &Source, limit: Option<&Limit>) -> Ended {
+        self.run_each(&self.entries(source), limit)
+    }
+
+    /// Runs scripts one after the other, until one does not end by itself.
+    pub fn run_each(&self, scripts: &[Vec<String>], limit: Option<&Limit>) -> Ended {
         let mut ended = Ended::Code(0);
-        for argv in self.entries(source) {
-            ended = self.powershell(&argv, limit);
+        for argv in scripts {
+            ended = self.powershell(argv, limit);
             if !matches!(ended, Ended::Code(_)) {
                 break;
             }
@@ -182,8 +187,8 @@ impl Machine {
         ended
     }
 
-    /// The scripts of a start, with their arguments.
-    fn entries(&self, source: &Source) -> Vec<Vec<String>> {
+    /// The scripts of a start, with their arguments; the bootstrap's task comes last.
+    pub fn entries(&self, source: &Source) -> Vec<Vec<String>> {
         match source {
             Source::CloudbaseInit => vec![self.user_data()],
             Source::Tasks => self.boot_tasks().into_iter().map(|arguments| script_of(&arguments)).collect(),
@@ -209,11 +214,6 @@ impl Machine {
             .collect();
         found.sort_by_key(|(name, _)| (name == "capw", name.clone()));
         found.into_iter().map(|(_, arguments)| arguments).collect()
-    }
-
-    /// The bootstrap's task, which runs at a start of the machine.
-    pub fn boot_task(&self) -> Vec<String> {
-        script_of(&self.boot_tasks().pop().expect("a boot task"))
     }
 
     /// Maps a directory of this host to a drive, e.g. `e:`.
