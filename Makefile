@@ -118,7 +118,7 @@ test-libvirt: $(CARGO_NEXTEST) ## Run what takes minutes with a real libvirt dae
 test-powershell: $(CARGO_NEXTEST) ## Run the scripts with a real PowerShell, which CAPW_PWSH names: parser, Pester, whole plans under Wine (ALL=1: every plan, kill and fault)
 	bash e2e/tools/windows/build.sh
 	@rm -rf $(OUT)/traces && mkdir -p $(OUT)/traces
-	$(if $(ALL),CAPW_POWERSHELL=all) CAPW_TRACES="$(abspath $(OUT))/traces" $(NEXTEST) --run-ignored only -E 'test(/^powershell::/)' --test-threads 4 --success-output final
+	$(if $(ALL),CAPW_POWERSHELL=all) CAPW_TRACES="$(abspath $(OUT))/traces" $(NEXTEST) $(if $(ALL),--profile long) --run-ignored only -E 'test(/^powershell::/)' --test-threads 4 --success-output final
 	CAPW_TRACES="$(abspath $(OUT))/traces" $(NEXTEST) -E 'test(trace_tests)'
 
 test-autoscaler: parts $(CARGO_NEXTEST) ## Run the stories with a real cluster-autoscaler, which CLUSTER_AUTOSCALER names

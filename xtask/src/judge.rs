@@ -105,6 +105,16 @@ mod tests {
     }
 
     #[test]
+    fn every_item_is_troubled_under_a_real_powershell() {
+        let trial = TRIALS.iter().find(|trial| trial.name == "powershell").unwrap();
+        for (words, all) in [(trial.make, true), (&["test-powershell"][..], false)] {
+            let commands = commands(words);
+            let run = commands.lines().find(|line| line.contains("powershell::")).unwrap_or_default();
+            assert_eq!((run.contains("CAPW_POWERSHELL=all "), run.contains(" --profile long ")), (all, all), "{commands}");
+        }
+    }
+
+    #[test]
     fn a_release_has_no_wine_guests() {
         let commands = commands(&["release-binary", "ARCHITECTURES=amd64"]);
         let builds: Vec<_> = commands.lines().filter(|line| line.contains("--bin capw ")).collect();

@@ -46,7 +46,7 @@ pub fn skip(test: &str, lacks: &str) {
     panic!("{test}: this machine lacks {lacks}");
 }
 
-/// Whether to test all machines, every call, every fault: an hour and a half. By default a part of each runs, which the seed of the day chooses.
+/// Whether to test all machines, every call, and every fault at every item: more than an hour and a half. By default a part of each runs.
 pub fn is_thorough() -> bool {
     std::env::var("CAPW_POWERSHELL").is_ok_and(|wanted| wanted == "all")
 }
