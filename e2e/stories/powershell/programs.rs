@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::payload::{self, FULL_2022, Kind, PLAIN};
-use super::{Report, Scratch, carry, reports, shell, tail};
+use super::{Report, Scratch, carry, kills, reports, shell, tail};
 use crate::world::step;
 
 /// A program, a part of its arguments, and the item that runs it.
@@ -106,5 +106,28 @@ fn a_program_that_hangs_is_ended_and_named() {
         assert!(failed.message.contains(&format!("{program}.exe did not end within ")), "{failed:?}");
         assert!(end.contains(" plan failed "), "{end}");
         step(format!("{program} hangs: {failed:?}"));
+    }
+}
+
+/// Installers may restart Windows by themselves: in the middle of their work, or with the exit code 1641 while the plan goes on.
+#[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
+fn after_an_installer_has_restarted_windows_the_plan_goes_on() {
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("after_an_installer_has_restarted_windows_the_plan_goes_on", &lacks);
+    }
+    const RESTART: &str = r"C:\stand-in\restart-by-msiexec";
+    let wanted = kills::undisturbed(FULL_2022);
+    for moment in ["midway", "after"] {
+        let scratch = Scratch::new("installer");
+        let (mut machine, _) = payload::start(FULL_2022, scratch.path());
+        machine.write(RESTART, moment);
+        carry(&mut machine, FULL_2022);
+        kills::compare(&mut machine, FULL_2022, &wanted);
+        assert!(!machine.path(RESTART).exists(), "{moment}: msiexec has restarted nothing");
+        let reports = reports(&machine);
+        let wrong = reports.iter().find(|report| report.item == "user-agent" && ["failed", "retry"].contains(&report.state.as_str()));
+        assert_eq!(wrong, None, "{moment}");
+        step(format!("{moment}: {} reports, {} starts", reports.len(), machine.boots));
     }
 }

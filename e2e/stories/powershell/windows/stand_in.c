@@ -2,6 +2,7 @@
 //
 // Each call is written to C:\stand-in\calls.log. A line of C:\stand-in\rules breaks a program:
 //   program|part of its arguments|exit code|milliseconds|times (-1: always)|child (1: leaves a child behind that keeps its output open)
+// C:\stand-in\restart-by-msiexec makes it restart Windows: "midway" in its work, where the test kills everything, or "after" it, with 1641.
 // C:\stand-in\die-SERVICE makes a service end while it starts; C:\stand-in\slow-SERVICE holds the milliseconds until it runs.
 #include <winsock2.h>
 #include <windows.h>
@@ -363,9 +364,19 @@ static int msiexec(void) {
     SC_HANDLE manager = OpenSCManagerA(0, 0, SC_MANAGER_CREATE_SERVICE);
     CreateServiceA(manager, "agent", "agent", SERVICE_ALL_ACCESS, SERVICE_WIN32_OWN_PROCESS, SERVICE_AUTO_START, SERVICE_ERROR_NORMAL,
                    HOME "bin\\svc.exe", 0, 0, 0, 0, 0);
+    char *restart = text("restart-by-msiexec", "");
+    if (restart[0]) {
+        remove(HOME "restart-by-msiexec");
+        write_text("shutdown", "msiexec");
+        write_text("shutdown-asked", "1");
+    }
+    if (!strcmp(restart, "midway")) {
+        write_text("held", "msiexec\n");
+        Sleep(120000);
+    }
     start_service("agent");
     Sleep(600);
-    return ERROR_SUCCESS_REBOOT_REQUIRED;
+    return restart[0] ? ERROR_SUCCESS_REBOOT_INITIATED : ERROR_SUCCESS_REBOOT_REQUIRED;
 }
 
 static int certutil(void) {
