@@ -21,6 +21,8 @@ pub mod hypervisor;
 pub mod machine;
 mod machine_template;
 #[cfg(test)]
+mod mirrored;
+#[cfg(test)]
 mod model;
 pub mod pool;
 mod run;
