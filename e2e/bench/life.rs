@@ -116,6 +116,8 @@ pub struct Stage {
 /// The results of a run.
 #[derive(Debug, Default)]
 pub struct Life {
+    /// The owner of the machines.
+    pub group: Group,
     /// The hypervisor of the VMs.
     pub on: Hypervisor,
     /// The number of machines requested.
@@ -188,7 +190,7 @@ pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Durat
     // Versions of the objects that exist already.
     run.versions.count(&run.cp.audit_since(start));
 
-    let mut life = Life { on, machines, ..Life::default() };
+    let mut life = Life { group, on, machines, ..Life::default() };
     let (mut came, mut joined) = (0, Vec::new());
     life.create = run
         .stage(async |run| {

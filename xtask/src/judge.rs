@@ -23,7 +23,7 @@ const fn trial(name: &'static str, make: &'static [&'static str]) -> Trial {
 }
 
 /// The trials, quick ones first.
-const TRIALS: [Trial; 20] = [
+const TRIALS: [Trial; 21] = [
     // The unit tests use random numbers: `CAPW_SEED` is set below.
     trial("unit", &["unit"]),
     trial("tests", &["test", "TESTS=judge"]),
@@ -43,6 +43,7 @@ const TRIALS: [Trial; 20] = [
     Trial { name: "powershell", make: &["test-powershell", "ALL=1"], needs: Some("CAPW_PWSH") },
     trial("render", &["render"]),
     trial("bench", &["bench", "GOALS=1", "SIZES=10 100"]),
+    trial("bench-deployment", &["bench", "GOALS=1", "OF=deployment", "SIZES=100"]),
     trial("bench-silence", &["bench", "GOALS=1", "HYPERVISOR=proxmox", "SIZES=10"]),
     // This trial sends requests over libvirt's own wire protocol; its times mean nothing.
     trial("bench-libvirt", &["bench", "GOALS=1", "HYPERVISOR=libvirt", "SIZES=20", "PROFILE=dev"]),
