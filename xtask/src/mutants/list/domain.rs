@@ -94,7 +94,7 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/domain/node/teardown.rs",
         &["domain::node::teardown::", "kinds::machine::"],
-        &[gone("core's machine waits for its cluster", "«elapsed(deleted, now) >= CORE»", "true")],
+        &[gone("core's machine waits for its cluster", "«elapsed(since, now) >= CORE»", "true")],
     ),
     of(
         "src/kinds/hypervisor/decide/listing.rs",
