@@ -22,6 +22,9 @@ rules:
 - level: Metadata
 ";
 
+/// The calls for a whole endpoint, whatever the number of machines.
+pub const PER_ENDPOINT: [&str; 2] = ["list", "describe"];
+
 /// API requests of CAPW, in the management and in the workload cluster.
 #[derive(Debug, Default, Clone)]
 pub struct Requests {
@@ -40,6 +43,12 @@ impl Requests {
     pub fn all(&self) -> usize {
         self.by_kind.values().sum()
     }
+}
+
+/// Verb and resource of a request; for a refused request also the code of the response.
+pub fn kind(event: &AuditEvent) -> String {
+    let refusal = if event.code >= 400 { format!(": {}", event.code) } else { String::new() };
+    asked(event) + &refusal
 }
 
 /// Versions of objects, carried from one count to the next.
@@ -66,8 +75,7 @@ impl Versions {
             }
             requests.writes += usize::from(event.is_write());
             requests.refused += usize::from(event.code >= 400);
-            let refusal = if event.code >= 400 { format!(": {}", event.code) } else { String::new() };
-            let kind = asked(event) + &refusal;
+            let kind = kind(event);
             if unchanged {
                 *requests.idle_writes.entry(kind.clone()).or_default() += 1;
             }

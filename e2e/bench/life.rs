@@ -157,10 +157,8 @@ struct Run {
 
 /// Measures the life of `machines` machines of a group; `limit` applies to their creation and to their deletion.
 pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Duration) -> Life {
-    let policy = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(policy.path(), AUDIT_POLICY).expect("a temporary file can be written");
     let cp = ControlPlane::start(Options {
-        api_server: vec![format!("--audit-policy-file={}", policy.path().display())],
+        audit_policy: AUDIT_POLICY,
         // Room for 2,000 nodes.
         controller_manager: vec!["--node-cidr-mask-size=27".to_owned()],
         ..Options::default().named("bench")

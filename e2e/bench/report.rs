@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cost::PER_ENDPOINT;
 use crate::life::{Group, Hypervisor, Life, Stage};
-
-/// Calls per endpoint, whatever the number of machines.
-const PER_ENDPOINT: [&str; 2] = ["list", "describe"];
 
 /// Requests and calls of one run by kind, per machine.
 pub fn costs(life: &Life) -> String {

@@ -20,6 +20,9 @@ mod bad_windows;
 mod calico_side;
 mod clusterctl;
 mod contract;
+#[allow(dead_code, reason = "shared with the benchmark, which uses more of it")]
+#[path = "../bench/cost.rs"]
+mod cost;
 mod cost_of_a_machine;
 mod definitions;
 mod demo_runs;

@@ -34,16 +34,23 @@ pub struct Options {
     pub capw: bool,
     /// Whether to run kube-scheduler.
     pub scheduler: bool,
-    /// More flags for kube-apiserver, which override ours.
-    pub api_server: Vec<String>,
+    /// The requests that kube-apiserver logs, with or without their bodies.
+    pub audit_policy: &'static str,
     /// More flags for kube-controller-manager.
     pub controller_manager: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let address = Ipv4Addr::LOCALHOST.into();
-        Self { name: "e2e".to_owned(), address, core: true, capw: true, scheduler: false, api_server: Vec::new(), controller_manager: Vec::new() }
+        Self {
+            name: "e2e".to_owned(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            core: true,
+            capw: true,
+            scheduler: false,
+            audit_policy: AUDIT_POLICY,
+            controller_manager: Vec::new(),
+        }
     }
 }
 
@@ -173,7 +180,7 @@ impl ControlPlane {
         if moved.is_none() {
             pki::make(&scratch, endpoint).await;
         }
-        scratch.write("audit-policy.yaml", AUDIT_POLICY);
+        scratch.write("audit-policy.yaml", options.audit_policy);
         servers.api_server.start();
         let client = client_of(&std::fs::read_to_string(&kubeconfig).expect("kubeadm wrote it")).await;
         let up = wait_for("kube-apiserver answers /readyz", Duration::from_secs(60), || async {

@@ -29,7 +29,7 @@ impl Servers {
             port,
             scheduler: options.scheduler.then(|| scheduler(tools, dir)),
             controller_manager: controller_manager(tools, dir, &options.controller_manager),
-            api_server: api_server(tools, dir, SocketAddr::new(options.address, port), &etcd_url, &options.api_server),
+            api_server: api_server(tools, dir, SocketAddr::new(options.address, port), &etcd_url),
             etcd,
         }
     }
@@ -63,7 +63,7 @@ fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {
     (process, url)
 }
 
-fn api_server(tools: &Tools, dir: &Path, endpoint: SocketAddr, etcd: &str, more: &[String]) -> Process {
+fn api_server(tools: &Tools, dir: &Path, endpoint: SocketAddr, etcd: &str) -> Process {
     let ours = [
         format!("--bind-address={}", endpoint.ip()),
         format!("--etcd-servers={etcd}"),
@@ -71,7 +71,7 @@ fn api_server(tools: &Tools, dir: &Path, endpoint: SocketAddr, etcd: &str, more:
         format!("--advertise-address={}", pki::ADVERTISED),
         format!("--service-cluster-ip-range={}", pki::SERVICE_SUBNET),
     ];
-    go("kube-apiserver", &tools.kube_apiserver, dir).args(ours).args(API_SERVER).args(more)
+    go("kube-apiserver", &tools.kube_apiserver, dir).args(ours).args(API_SERVER)
 }
 
 const API_SERVER: [&str; 21] = [
