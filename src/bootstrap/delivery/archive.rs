@@ -4,6 +4,7 @@
 //! the length limit of ConvertFrom-Json, and each file carries its digest.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{Read, Write};
 
 use flate2::read::GzDecoder;
@@ -55,7 +56,7 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    pub(super) fn new<'a>(files: impl IntoIterator<Item = (String, &'a [u8])>) -> Self {
+    pub(super) fn new<'a>(files: impl IntoIterator<Item = (impl Display, &'a [u8])>) -> Self {
         let plain = plain(files);
         let mut sum = Crc::new();
         sum.update(&plain);
@@ -68,7 +69,7 @@ impl Prefix {
 
 /// Packs these files into an archive, behind those of `prefix`.
 pub(super) fn pack(prefix: &Prefix, files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
-    let plain = plain(files.iter().map(|(path, bytes)| (path.clone(), bytes.as_slice())));
+    let plain = plain(files.iter().map(|(path, bytes)| (path, bytes.as_slice())));
     let mut sum = Crc::new();
     sum.combine(&prefix.sum);
     sum.update(&plain);
@@ -81,7 +82,7 @@ pub(super) fn pack(prefix: &Prefix, files: &BTreeMap<String, Vec<u8>>) -> Vec<u8
 }
 
 /// Returns the text of an archive before its compression.
-fn plain<'a>(files: impl IntoIterator<Item = (String, &'a [u8])>) -> Vec<u8> {
+fn plain<'a>(files: impl IntoIterator<Item = (impl Display, &'a [u8])>) -> Vec<u8> {
     let mut plain = Vec::new();
     for (path, bytes) in files {
         plain.extend(format!("{} {} {path}\n", sha256(bytes), bytes.len()).bytes());
@@ -144,7 +145,7 @@ mod tests {
             first in proptest::collection::btree_map("[A-Z]{1,8}", proptest::collection::vec(any::<u8>(), 0..300), 0..8),
         ) {
             let first: BTreeMap<String, Vec<u8>> = first.into_iter().map(|(path, bytes)| (format!("first/{}", path.to_lowercase()), bytes)).collect();
-            let prefix = Prefix::new(first.iter().map(|(path, bytes)| (path.clone(), bytes.as_slice())));
+            let prefix = Prefix::new(first.iter().map(|(path, bytes)| (path, bytes.as_slice())));
             let packed = pack(&prefix, &files);
             prop_assert_eq!(&pack(&prefix, &files), &packed);
             files.extend(first);
