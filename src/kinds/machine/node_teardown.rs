@@ -17,8 +17,10 @@ use crate::kube_api::workload::WorkloadError;
 /// Takes one step. `None` if no Node blocks the removal of the VM. Otherwise returns what to report, and when to requeue; a change of the Node
 /// triggers an earlier pass.
 pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
-    note_deletion(ctx, object, ctx.management.now());
-    let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
+    let Some(cluster) = ClusterRef::standalone(&object.metadata) else {
+        note_deletion(ctx, object, ctx.management.now());
+        return Ok(None);
+    };
     match step(ctx, object, &cluster).await {
         Ok(waiting) => Ok(waiting),
         Err(error) => unusable(ctx, object, &cluster, error, drain::is_over(ctx, object)).await,
