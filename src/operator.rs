@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::clients::{Clients, to_management, to_workloads};
-use crate::api::fit::read_schemas;
 use crate::api::namespaces::Namespaces;
 use crate::autoscaler::server::ServeError;
 use crate::autoscaler::{self, ServiceHandle};
@@ -113,7 +112,6 @@ struct Telemetry {
 /// Runs until SIGTERM or SIGINT. Then it takes no new work, lets passes finish and releases the lease.
 pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let [stop, _] = stop_on_signals()?;
-    read_schemas();
     let telemetry = Telemetry::default();
     let Telemetry { metrics, readiness, passes } = telemetry.clone();
     readiness.expect(START);

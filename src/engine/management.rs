@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,7 +34,7 @@ pub struct Management {
 }
 
 /// A status with conditions.
-pub trait Conditioned: Serialize + DeserializeOwned + PartialEq + Default + Sync {
+pub trait Conditioned: Serialize + DeserializeOwned + JsonSchema + PartialEq + Default + Sync + 'static {
     fn conditions(&self) -> &[Condition];
 }
 
@@ -106,7 +107,7 @@ impl Management {
         if is_stored(current, next) {
             return Ok(());
         }
-        let fitted = fitted(&K::kind(&()), next);
+        let fitted = fitted(next);
         let next = fitted.as_ref().unwrap_or(next);
         if fitted.is_some() && is_stored(current, next) {
             return Ok(());
