@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::rules::{Certainty, Rule, Rules, rules};
+use super::rules::{Certainty, Place, Rule, rules};
 use super::symptom::Symptom;
 use crate::api::condition::Reason;
 use crate::vm::FailureCode;
@@ -44,10 +44,10 @@ pub struct Evidence {
 pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
     let Ok(known) = rules() else { return Vec::new() };
     // The symptoms by rule and pattern: each pattern has its own minimum count.
-    let mut found: BTreeMap<(usize, usize), Vec<&Symptom>> = BTreeMap::new();
+    let mut found: BTreeMap<Place, Vec<&Symptom>> = BTreeMap::new();
     let mut unknown = Vec::new();
     for symptom in symptoms {
-        let matching = matching(known, symptom);
+        let matching = known.matching(symptom);
         if matching.is_empty() && symptom.code.is_some() {
             unknown.push(symptom);
         }
@@ -57,7 +57,7 @@ pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
     }
     let mut by_rule: BTreeMap<usize, Vec<&Symptom>> = BTreeMap::new();
     for ((rule, pattern), symptoms) in found {
-        let at_least = known.rules.get(rule).and_then(|rule| rule.patterns.get(pattern)).map_or(1, |pattern| pattern.at_least);
+        let at_least = known.pattern((rule, pattern)).map_or(1, |pattern| pattern.at_least);
         if symptoms.len() >= at_least {
             by_rule.entry(rule).or_default().extend(symptoms);
         }
@@ -67,16 +67,6 @@ pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
     findings.extend(unknown.into_iter().filter_map(by_code));
     findings.sort_by_key(|finding| finding.certainty);
     findings
-}
-
-/// Returns the patterns that a symptom matches, as positions of rule and pattern.
-fn matching(known: &Rules, symptom: &Symptom) -> Vec<(usize, usize)> {
-    let patterns = known
-        .rules
-        .iter()
-        .enumerate()
-        .flat_map(|(rule, known)| known.patterns.iter().enumerate().map(move |(pattern, known)| ((rule, pattern), known)));
-    patterns.filter(|(_, pattern)| pattern.matches(symptom.source, &symptom.text)).map(|(place, _)| place).collect()
 }
 
 fn by_rule_of(rule: &Rule, symptoms: &[&Symptom]) -> Finding {

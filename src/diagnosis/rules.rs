@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::symptom::Source;
+use super::symptom::{Source, Symptom};
 
 /// The certainty of a finding, surest first.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,15 +48,6 @@ pub struct Pattern {
     /// The number of symptoms that must match; more than one for lines that a healthy machine logs now and then.
     #[serde(default = "one")]
     pub at_least: usize,
-    #[serde(skip)]
-    compiled: Option<Regex>,
-}
-
-impl Pattern {
-    /// Whether this text from that source matches.
-    pub fn matches(&self, source: Source, text: &str) -> bool {
-        source.is_one_of(&self.sources) && self.compiled.as_ref().is_some_and(|regex| regex.is_match(text))
-    }
 }
 
 fn one() -> usize {
@@ -77,7 +68,17 @@ pub struct Fixture {
 #[derive(Debug)]
 pub struct Rules {
     pub rules: Vec<Rule>,
+    /// The patterns of all rules as one: 94 expressions would take ten times as much memory, and as much time for each symptom.
+    patterns: RegexSet,
+    /// The place of each pattern of the set.
+    places: Vec<Place>,
 }
+
+/// The position of a rule, and of a pattern in it.
+pub type Place = (usize, usize);
+
+/// The most memory, in bytes, for what matching has learned about the patterns.
+const LEARNED: usize = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,14 +88,24 @@ struct RulesFile {
 
 impl Rules {
     fn read(rules: &str) -> Result<Self, String> {
-        let RulesFile { mut rule } = toml::from_str(rules).map_err(|e| format!("rules.toml: {e}"))?;
-        for rule in &mut rule {
-            for pattern in &mut rule.patterns {
-                let compiled = RegexBuilder::new(&pattern.regex).case_insensitive(true).build();
-                pattern.compiled = Some(compiled.map_err(|e| format!("rules.toml: {}: {e}", rule.id))?);
-            }
-        }
-        Ok(Self { rules: rule })
+        let RulesFile { rule: rules } = toml::from_str(rules).map_err(|e| format!("rules.toml: {e}"))?;
+        let all =
+            || rules.iter().enumerate().flat_map(|(rule, known)| known.patterns.iter().enumerate().map(move |(at, pattern)| ((rule, at), pattern)));
+        // Logs are in English: tables of Unicode would take most of the memory.
+        let patterns =
+            RegexSetBuilder::new(all().map(|(_, pattern)| &pattern.regex)).unicode(false).case_insensitive(true).dfa_size_limit(LEARNED).build();
+        let patterns = patterns.map_err(|e| format!("rules.toml: {e}"))?;
+        Ok(Self { places: all().map(|(place, _)| place).collect(), patterns, rules })
+    }
+
+    pub fn pattern(&self, (rule, at): Place) -> Option<&Pattern> {
+        self.rules.get(rule)?.patterns.get(at)
+    }
+
+    /// Returns the places of the patterns that a symptom matches.
+    pub fn matching(&self, symptom: &Symptom) -> Vec<Place> {
+        let matching = self.patterns.matches(symptom.text.as_bytes()).into_iter().filter_map(|at| self.places.get(at).copied());
+        matching.filter(|place| self.pattern(*place).is_some_and(|pattern| symptom.source.is_one_of(&pattern.sources))).collect()
     }
 }
 
