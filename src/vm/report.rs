@@ -59,7 +59,7 @@ impl GuestReport {
     /// Returns the newest report in the channels of a guest (serial port, guestinfo, KVP, file): the one with the highest number. Lines may be
     /// lost, repeated, reordered or truncated, and mixed with other output.
     pub fn newest<'a>(channels: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
-        channels.into_iter().flat_map(reports).max_by_key(|report| report.sequence)
+        channels.into_iter().filter_map(newest).max_by_key(|report| report.sequence)
     }
 
     /// Returns the line that [`GuestReport::parse`] reads.
@@ -90,12 +90,21 @@ impl GuestReport {
     }
 }
 
-/// Returns all reports in the text of one channel. A program that shares the serial port may have written to the same line before us.
-fn reports(text: &[u8]) -> Vec<GuestReport> {
+/// Returns the newest report in the text of one channel. A program that shares the serial port may have written to the same line before us.
+fn newest(text: &[u8]) -> Option<GuestReport> {
     let text = String::from_utf8_lossy(text);
-    let lines = text.split(['\r', '\n', '\0']);
-    let starts = lines.flat_map(|line| line.match_indices(VERSION).filter_map(|(at, _)| line.get(at..)));
-    starts.filter_map(GuestReport::parse).collect()
+    let lines = text.rsplit(['\r', '\n', '\0']);
+    let starts = lines.flat_map(|line| line.rmatch_indices(VERSION).filter_map(|(at, _)| line.get(at..)));
+    // The last line is usually the newest: only lines with a higher number are parsed after it.
+    starts.fold(None, |newest: Option<GuestReport>, line| {
+        let is_newer = newest.as_ref().is_none_or(|newest| sequence(line).is_some_and(|sequence| sequence > newest.sequence));
+        if is_newer { GuestReport::parse(line).or(newest) } else { newest }
+    })
+}
+
+/// The number of a line, which may turn out to be damaged.
+fn sequence(line: &str) -> Option<u64> {
+    line.split(' ').nth(1)?.parse().ok()
 }
 
 /// Computes Adler-32 (RFC 1950): unlike CRC, it takes only a few lines in PowerShell too.
