@@ -40,6 +40,10 @@ pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
 pub const NODE_READY: &str = "NodeReady";
 /// Reason of [`NODE_READY`]: the Node of a joined machine was deleted.
 pub const NODE_DELETED: &str = "NodeDeleted";
+/// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
+pub const OWNER_REMEDIATED: &str = "OwnerRemediated";
+/// Condition of a Machine: the result of the MachineHealthCheck.
+pub const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
 /// Condition of a MachineDeployment with too few machines. The message may give the cause.
 pub const SCALING_UP: &str = "ScalingUp";
 /// Label selected by `--watch-filter`.

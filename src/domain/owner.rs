@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, 
 use super::identity::{INFRASTRUCTURE, VERSION_ANNOTATION, host_name};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
-    self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
+    self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, HEALTH_CHECK_SUCCEEDED, Machine, MachinePool, NODE_DELETED,
+    NODE_READY, OWNER_REMEDIATED, Reference,
 };
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
@@ -75,17 +76,20 @@ pub struct NodeRequest {
     pub node: Option<String>,
     /// The build of Windows that the Node reports, e.g. `10.0.20348.2700`.
     pub kernel_version: Option<String>,
-    /// The conditions of the Machine; in a standalone pool, the conditions that a Machine would report about its Node.
+    /// The conditions of the Machine that decisions read; in a standalone pool, the conditions that a Machine would report about its Node.
     pub conditions: Vec<Condition>,
     pub is_deleting: bool,
     /// Whether the machine is removed first when there are too many.
     pub delete_first: bool,
 }
 
+/// The conditions of a Machine that decisions read. Core reports ten more, and a request is created in each pass.
+const READ: [&str; 3] = [NODE_READY, OWNER_REMEDIATED, HEALTH_CHECK_SUCCEEDED];
+
 impl NodeRequest {
     /// Returns the request of a Machine of Cluster API.
     pub fn of_machine(machine: &Machine) -> Self {
-        let (meta, spec, status) = (&machine.metadata, &machine.spec, machine.status.clone().unwrap_or_default());
+        let (meta, spec, status) = (&machine.metadata, &machine.spec, machine.status.as_ref());
         Self {
             name: meta.name.clone().unwrap_or_default(),
             cluster: spec.cluster_name.clone(),
@@ -95,9 +99,9 @@ impl NodeRequest {
             is_control_plane: machine.is_control_plane(),
             infrastructure: spec.infrastructure_ref.clone(),
             provider_id: spec.provider_id.clone(),
-            node: status.node_ref.map(|node| node.name).filter(|name| !name.is_empty()),
-            kernel_version: status.node_info.map(|info| info.kernel_version),
-            conditions: status.conditions,
+            node: status.and_then(|s| s.node_ref.as_ref()).map(|node| node.name.clone()).filter(|name| !name.is_empty()),
+            kernel_version: status.and_then(|s| s.node_info.as_ref()).map(|info| info.kernel_version.clone()),
+            conditions: status.iter().flat_map(|s| &s.conditions).filter(|c| READ.contains(&c.type_.as_str())).cloned().collect(),
             is_deleting: meta.deletion_timestamp.is_some(),
             delete_first: meta.annotations.as_ref().is_some_and(|a| a.contains_key(DELETE_ANNOTATION)),
         }

@@ -5,17 +5,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::situation::{Failure, Member, Replace, State};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{DELETE_ANNOTATION, NODE_DELETED, NODE_READY};
+use crate::api::capi::{DELETE_ANNOTATION, HEALTH_CHECK_SUCCEEDED, NODE_DELETED, NODE_READY, OWNER_REMEDIATED};
 use crate::api::condition::{self, Blame, ConditionType, Reason, find};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::domain::identity::{chosen, is_provisioned};
 use crate::domain::owner::NodeRequest;
-
-/// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
-const OWNER_REMEDIATED: &str = "OwnerRemediated";
-/// Condition of a Machine: the result of the MachineHealthCheck.
-const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
 
 /// The known facts about one machine.
 pub struct Known<'a> {
