@@ -51,6 +51,10 @@ pub(super) async fn write(
     present: Option<&Present>,
     journal: Option<Journal>,
 ) -> Result<(), ReconcileError> {
+    if said.is_empty() && journal.is_none() && object.metadata.deletion_timestamp.is_some() {
+        // The deletion alone has changed the generation.
+        return Ok(());
+    }
     let next = report::status(object, said, present, journal, ctx.management.now());
     Ok(ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?)
 }

@@ -45,7 +45,10 @@ pub fn status(
         }
         status.host_name = host;
         status.powered_on_at.get_or_insert(Time(whole_second(now)));
-        status.bootstrap = guest::told(status.bootstrap.as_ref(), vm.report.as_ref(), now);
+        status.bootstrap = match &object.status {
+            Some(stored) if *stored == status => guest::told(Some(stored), vm.report.as_ref(), now),
+            _ => guest::told_along(&status, vm.report.as_ref(), now),
+        };
     }
     status
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::condition::Reason;
-use crate::api::machine::BootstrapProgress;
+use crate::api::machine::{BootstrapProgress, WindowsMachineStatus};
 use crate::diagnosis::{self, Finding, Symptom};
 use crate::domain::age::seconds;
 use crate::domain::conditions::whole_second;
@@ -23,14 +23,16 @@ const SAME_ITEM: Duration = Duration::from_secs(60);
 pub enum Progress {
     /// The stored progress is up to date.
     Known,
-    /// The progress has changed, and is to be written after this time.
-    Later(Duration),
+    /// The progress has changed, and is to be written after this time, or with the next change of the status.
+    Later(Duration, Box<BootstrapProgress>),
     /// The progress that is to be written now.
     News(Box<BootstrapProgress>),
 }
 
-/// When to write a report: a failure at once; another item, state or start of Windows after [`QUIET`]; another message after a minute.
-pub fn progress(known: Option<&BootstrapProgress>, said: &GuestReport, now: Timestamp) -> Progress {
+/// When to write a report: a failure at once; a first report [`QUIET`] after power on; another item, state or start of Windows as long after the
+/// one before; another message after a minute.
+pub fn progress(status: Option<&WindowsMachineStatus>, said: &GuestReport, now: Timestamp) -> Progress {
+    let known = status.and_then(|status| status.bootstrap.as_ref());
     let (item, message) = said.subject();
     let attempt = attempt(message).or_else(|| known.filter(|k| k.item == item && k.boot == i64::from(said.boot)).and_then(|k| k.attempt));
     let next = BootstrapProgress {
@@ -42,28 +44,36 @@ pub fn progress(known: Option<&BootstrapProgress>, said: &GuestReport, now: Time
         boot: said.boot.into(),
         time: Time(whole_second(now)),
     };
-    let Some(known) = known else { return Progress::News(Box::new(next)) };
-    if (BootstrapProgress { time: known.time.clone(), ..next.clone() }) == *known {
+    if known.is_some_and(|known| BootstrapProgress { time: known.time.clone(), ..next.clone() } == *known) {
         return Progress::Known;
     }
-    let step = (&known.item, &known.state, known.boot) != (&next.item, &next.state, next.boot);
-    let due = match step {
-        _ if next.state == state::FAILED && known.state != state::FAILED => Duration::ZERO,
+    let is_step = known.is_none_or(|known| (&known.item, &known.state, known.boot) != (&next.item, &next.state, next.boot));
+    let due = match is_step {
+        _ if next.state == state::FAILED && known.is_none_or(|known| known.state != state::FAILED) => Duration::ZERO,
         true => QUIET,
         false => SAME_ITEM,
     };
-    let waited = Duration::from_secs(seconds(known.time.0, now).unsigned_abs());
-    match due.checked_sub(waited).filter(|left| !left.is_zero()) {
-        Some(left) => Progress::Later(left),
+    let since = known.map(|known| &known.time).or_else(|| status?.powered_on_at.as_ref());
+    let left = since.and_then(|since| due.checked_sub(Duration::from_secs(seconds(since.0, now).unsigned_abs())));
+    match left.filter(|left| !left.is_zero()) {
+        Some(left) => Progress::Later(left, Box::new(next)),
         None => Progress::News(Box::new(next)),
     }
 }
 
 /// The value of `status.bootstrap` after the guest's report was read.
-pub fn told(known: Option<&BootstrapProgress>, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
-    match said.map(|said| progress(known, said, now)) {
+pub fn told(status: Option<&WindowsMachineStatus>, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
+    match said.map(|said| progress(status, said, now)) {
         Some(Progress::News(news)) => Some(*news),
-        Some(Progress::Known | Progress::Later(_)) | None => known.cloned(),
+        Some(Progress::Known | Progress::Later(..)) | None => status?.bootstrap.clone(),
+    }
+}
+
+/// As [`told`], for a status that is written anyway: a report that could wait costs no write of its own then.
+pub fn told_along(status: &WindowsMachineStatus, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
+    match said.map(|said| progress(Some(status), said, now)) {
+        Some(Progress::News(news) | Progress::Later(_, news)) => Some(*news),
+        Some(Progress::Known) | None => status.bootstrap.clone(),
     }
 }
 
@@ -100,27 +110,49 @@ mod tests {
         GuestReport { sequence: 1, boot: 1, item: item.into(), state: state.into(), code: 0, message: message.into() }
     }
 
+    /// A status with this progress; the VM was powered on at second 0.
+    fn status(known: Option<&BootstrapProgress>) -> WindowsMachineStatus {
+        WindowsMachineStatus { bootstrap: known.cloned(), powered_on_at: Some(Time(at(0))), ..WindowsMachineStatus::default() }
+    }
+
     fn written(known: Option<&BootstrapProgress>, said: &GuestReport, second: i64) -> BootstrapProgress {
-        match progress(known, said, at(second)) {
+        match progress(Some(&status(known)), said, at(second)) {
             Progress::News(next) => *next,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn left(known: Option<&BootstrapProgress>, said: &GuestReport, second: i64) -> u64 {
+        match progress(Some(&status(known)), said, at(second)) {
+            Progress::Later(left, _) => left.as_secs(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn failures_at_once_steps_soon_words_later() {
-        let first = written(None, &said("join", "started", "attempt 1 of 3"), 0);
+        assert_eq!(left(None, &said("join", "started", "attempt 1 of 3"), 4), 6);
+        let first = written(None, &said("join", "started", "attempt 1 of 3"), 10);
         assert_eq!((first.item.as_str(), first.attempt, first.boot), ("join", Some(1), 1));
-        assert_eq!(progress(Some(&first), &said("join", "started", "attempt 1 of 3"), at(500)), Progress::Known);
+        assert_eq!(progress(Some(&status(Some(&first))), &said("join", "started", "attempt 1 of 3"), at(500)), Progress::Known);
         let words = said("join", "started", "attempt 2 of 3");
-        assert_eq!(progress(Some(&first), &words, at(59)), Progress::Later(Duration::from_secs(1)));
-        assert_eq!(written(Some(&first), &words, 60).attempt, Some(2));
+        assert_eq!(left(Some(&first), &words, 69), 1);
+        assert_eq!(written(Some(&first), &words, 70).attempt, Some(2));
         let step = said("join", "retry", "no answer");
-        assert_eq!(progress(Some(&first), &step, at(4)), Progress::Later(Duration::from_secs(6)));
-        assert_eq!(written(Some(&first), &step, 10).attempt, Some(1), "the guest said it before");
-        assert_eq!(written(Some(&first), &said("join", "failed", "no answer"), 1).state, "failed");
+        assert_eq!(left(Some(&first), &step, 14), 6);
+        assert_eq!(written(Some(&first), &step, 20).attempt, Some(1), "the guest said it before");
+        assert_eq!(written(Some(&first), &said("join", "failed", "no answer"), 11).state, "failed");
         let plan = GuestReport { code: 71, ..said("plan", "failed", "join: no answer") };
         assert_eq!((written(None, &plan, 1).item, written(None, &plan, 1).message), ("join".to_owned(), "no answer".to_owned()));
+    }
+
+    #[test]
+    fn a_report_that_could_wait_is_written_with_any_other_change() {
+        let report = said("join", "started", "attempt 1 of 3");
+        assert_eq!(told(Some(&status(None)), Some(&report), at(1)), None);
+        let along = told_along(&status(None), Some(&report), at(1));
+        assert_eq!(along.as_ref().map(|along| along.item.as_str()), Some("join"));
+        assert_eq!(told_along(&status(along.as_ref()), None, at(2)), along);
     }
 
     proptest! {
@@ -130,7 +162,7 @@ mod tests {
             let (mut known, mut writes) = (None, 0);
             for (tick, (item, state, message)) in words.iter().enumerate() {
                 // Four reports a second.
-                if let Progress::News(next) = progress(known.as_ref(), &said(item, state, message), at(i64::try_from(tick / 4).unwrap())) {
+                if let Progress::News(next) = progress(Some(&status(known.as_ref())), &said(item, state, message), at(i64::try_from(tick / 4).unwrap())) {
                     known = Some(*next);
                     writes += 1;
                 }

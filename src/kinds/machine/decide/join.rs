@@ -36,7 +36,7 @@ pub(super) fn progress<S>(object: &WindowsMachine, owner: &Owner, vm: &Present, 
         return Decision { requeue_after: ready.next, ..decision.with_condition(joined) };
     }
     let status = object.status.as_ref();
-    let last = guest::told(status.and_then(|s| s.bootstrap.as_ref()), vm.report.as_ref(), now);
+    let last = guest::told(status, vm.report.as_ref(), now);
     let symptoms = diagnosis::of_guest(object, last.as_ref(), now);
     let trouble = symptoms.sentence();
     let deadline = object.spec.join_deadline_seconds;

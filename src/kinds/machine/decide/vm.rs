@@ -119,7 +119,11 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
             .with_condition(Desired::no(ConditionType::Ready, Reason::VirtualMachineOff, message));
     }
     let advance = Decision::new(VmStep::Advance);
-    match quiet_left(created(&s.object.metadata), now) {
+    // Another wait may have been reported a moment ago.
+    let conditions = s.object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let waiting = condition::find(conditions, ConditionType::Ready).filter(|ready| condition::problem(ready).is_none());
+    let reported = waiting.map(|ready| ready.last_transition_time.0);
+    match quiet_left(reported.or_else(|| created(&s.object.metadata)), now) {
         Some(_) => advance,
         None => advance.with_condition(Desired::no(
             ConditionType::Ready,
@@ -165,9 +169,8 @@ pub fn seed_not_detached(hypervisor: &str, cause: &str) -> Desired {
 
 /// When the guest's newest report may be written, if that is not now.
 fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Duration> {
-    let known = object.status.as_ref().and_then(|s| s.bootstrap.as_ref());
-    match guest::progress(known, vm.report.as_ref()?, now) {
-        Progress::Later(left) => Some(left),
+    match guest::progress(object.status.as_ref(), vm.report.as_ref()?, now) {
+        Progress::Later(left, _) => Some(left),
         Progress::Known | Progress::News(_) => None,
     }
 }

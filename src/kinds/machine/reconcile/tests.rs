@@ -359,3 +359,19 @@ async fn a_fault_that_does_not_pass_by_itself_is_said() {
     run(&failing).await.unwrap();
     assert_eq!(ready(3).0, "Provisioning", "it is started");
 }
+
+#[tokio::test]
+async fn a_removal_with_nothing_to_report_writes_nothing() {
+    use crate::api::condition::{ConditionType, Desired, Reason};
+    use crate::kinds::machine::context::write;
+    let (ctx, script) = stage(vec![step(STATUS, owned(json!({})))]);
+    let mut deleted = owned(json!({"finalizers": [FINALIZER], "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Provisioned", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    deleted["status"] = json!({"observedGeneration": 1, "conditions": [ready]});
+    let object: WindowsMachine = read(deleted);
+    write(&ctx, &object, &[], None, None).await.unwrap();
+    assert!(script.seen().is_empty());
+    let deleting = Desired::yes(ConditionType::Deleting, Reason::Deleting);
+    write(&ctx, &object, &[deleting], None, None).await.unwrap();
+    assert_eq!(script.seen()[0].body["status"]["observedGeneration"], 2);
+}

@@ -164,6 +164,24 @@ fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
     assert_eq!((w.reason("NodeJoined"), w.reason("Ready")), (Reason::Joined, Reason::Provisioned));
 }
 
+/// A machine of a large pool waits for its data, and then its VM is made within a moment: two waits would be two writes.
+#[test]
+fn a_wait_that_follows_another_is_reported_when_it_lasts() {
+    let mut w = World { now: 30, owner: machine_of_core(false, None), ..World::new() };
+    w.pass();
+    w.pass();
+    assert_eq!(w.reason("Ready"), Reason::WaitingForBootstrapData);
+    w.owner = machine_of_core(true, None);
+    w.now = 39;
+    w.pass();
+    w.pass();
+    assert_eq!((w.made, w.reason("Ready")), (1, Reason::WaitingForBootstrapData));
+    w.vm.as_mut().unwrap().seeded = Seeded::No;
+    w.now = 40;
+    w.pass();
+    assert_eq!(w.reason("Ready"), Reason::Provisioning);
+}
+
 #[test]
 fn a_foreign_vm_is_never_touched_and_does_not_hold_an_object() {
     let w = World::new();
