@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::decide::listing::{answered, distrust, is_used_by, must_describe, unfit};
-use super::decide::orphans::{Orphan, is_orphan};
+use super::decide::orphans::{Orphan, claimed, is_orphan};
 use super::hypervisors::Hypervisors;
 use super::report::quantity;
 use crate::api::hypervisor::{HypervisorUse, WindowsHypervisor};
@@ -54,7 +54,8 @@ pub(super) async fn observe(ctx: &Context, object: &WindowsHypervisor, machines:
     let listing = driver.list(&wanted).await?;
     let used = used(&listing.rows);
     let unreadable = ctx.caches.windows_machines.unreadable(&key.namespace);
-    let is_without = |row: &&Row| is_orphan(&row.key, &key.namespace, machines.iter().map(|machine| &**machine), &unreadable);
+    let claimed = claimed(machines.iter().map(|machine| &**machine), &unreadable);
+    let is_without = |row: &&Row| is_orphan(&row.key, &key.namespace, &claimed);
     let without: Vec<MachineKey> = listing.rows.iter().filter(is_without).map(|row| row.key.clone()).collect();
     let orphans = inventories.orphans(&key, without, ctx.management.now());
     // Machines may wait for the first answer of the endpoint.

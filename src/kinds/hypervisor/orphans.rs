@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 
 use super::context::Context;
-use super::decide::orphans::{Orphan, is_orphan, orphans};
+use super::decide::orphans::{Orphan, claimed, is_orphan, orphans};
 use crate::api::condition::{self, ConditionType, Desired};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
@@ -23,9 +23,10 @@ pub async fn look_after(ctx: &Context, object: &WindowsHypervisor, found: &[Orph
         return Ok(said);
     }
     let Listed { items: machines, unreadable } = ctx.management.cluster.list::<WindowsMachine>(&namespace, None).await?;
-    let (left, claimed): (Vec<_>, Vec<_>) = found.into_iter().partition(|orphan| is_orphan(&orphan.key, &namespace, machines.iter(), &unreadable));
+    let claimed = claimed(machines.iter(), &unreadable);
+    let (left, not_left): (Vec<_>, Vec<_>) = found.into_iter().partition(|orphan| is_orphan(&orphan.key, &namespace, &claimed));
     found = left;
-    for orphan in claimed {
+    for orphan in not_left {
         ctx.hypervisors.inventories.is_claimed(&ObjectKey::of(&object.metadata), orphan.key.vm, now);
     }
     // After a move or a restore, any of these VMs may belong to a machine that cannot be read.

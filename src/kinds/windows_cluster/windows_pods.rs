@@ -118,11 +118,13 @@ pub fn host_facts(cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec
 /// The WindowsCluster that lacks an object that pods on such a host need. Further machines of an existing kind trigger nothing.
 pub fn without(caches: &Caches, cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
     let lacks = |object: &Arc<WindowsCluster>| {
-        let is_asked = object.components_mode() == ComponentsMode::Auto;
+        if object.components_mode() != ComponentsMode::Auto {
+            return false;
+        }
         let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
         let wanted = windows_pods(&BTreeSet::from([Host::configured(spec)]), &policies);
         // All other objects are the same for any host.
-        is_asked && wanted.iter().any(|wanted| is_of_kind(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
+        wanted.iter().any(|wanted| is_of_kind(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
     };
     let found = cluster.and_then(|cluster| caches.windows_cluster_of(&cluster)).filter(lacks);
     found.iter().map(|object| ObjectRef::from_obj(&**object)).collect()

@@ -1,11 +1,14 @@
 //! VMs with our mark that no WindowsMachine claims: how they are reported, and when they may be removed.
 
+use std::collections::HashSet;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::hypervisor::{Orphans, WindowsHypervisor};
 use crate::api::machine::WindowsMachine;
+use crate::api::name::VmUuid;
 use crate::domain::identity::{own_vm, vm_uuid};
 use crate::vm::MachineKey;
 
@@ -31,11 +34,16 @@ impl Orphan {
     }
 }
 
-/// Whether a VM was created for a machine of this namespace that is not among `machines`. A machine that was moved or restored names its VM in
-/// its provider ID. A machine restored without provider ID has another UID, so its VM is an orphan. Only the UID of an `unreadable` machine is known.
-pub fn is_orphan<'a>(key: &MachineKey, namespace: &str, mut machines: impl Iterator<Item = &'a WindowsMachine>, unreadable: &[ObjectMeta]) -> bool {
+/// The VMs of machines. A machine that was moved or restored names its VM in its provider ID. A machine restored without provider ID has another UID,
+/// so its VM is an orphan. Only the UID of an `unreadable` machine is known.
+pub fn claimed<'a>(machines: impl Iterator<Item = &'a WindowsMachine>, unreadable: &[ObjectMeta]) -> HashSet<VmUuid> {
+    machines.map(vm_uuid).chain(unreadable.iter().map(own_vm)).collect()
+}
+
+/// Whether a VM was created for a machine of this namespace, and no machine of the namespace claims it.
+pub fn is_orphan(key: &MachineKey, namespace: &str, claimed: &HashSet<VmUuid>) -> bool {
     let is_here = key.cluster.split_once('/').is_some_and(|(of, _)| of == namespace);
-    is_here && !machines.any(|machine| vm_uuid(machine) == key.vm) && !unreadable.iter().any(|machine| own_vm(machine) == key.vm)
+    is_here && !claimed.contains(&key.vm)
 }
 
 /// The condition about orphans; `None` if there never were any.
@@ -63,7 +71,6 @@ const NAMED: usize = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::name::VmUuid;
     use serde_json::json;
 
     fn object(orphans: &str) -> WindowsHypervisor {
@@ -91,9 +98,9 @@ mod tests {
             (key("lab/c1"), vec![moved], false),
             (key("laboratory/c1"), vec![], false),
         ] {
-            assert_eq!(is_orphan(&key, "lab", machines.iter(), &[]), orphan, "{key:?} {machines:?}");
+            assert_eq!(is_orphan(&key, "lab", &claimed(machines.iter(), &[])), orphan, "{key:?} {machines:?}");
         }
-        assert!(!is_orphan(&key("lab/c1"), "lab", [].iter(), &[machine("a", None).metadata]), "its machine cannot be read");
+        assert!(!is_orphan(&key("lab/c1"), "lab", &claimed([].iter(), &[machine("a", None).metadata])), "its machine cannot be read");
     }
 
     #[test]
