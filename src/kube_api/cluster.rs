@@ -67,6 +67,11 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
+    /// Reads objects faster than [`Cluster::api`]: without their managed fields.
+    fn guarded<K: Kind>(&self, namespace: &str) -> Api<Guarded<K>> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
     /// Reads the object from the API server; `None` if it does not exist.
     pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
         request(&what::<K>("get", namespace, name), self.api::<K>(namespace).get_opt(name)).await
@@ -96,8 +101,7 @@ impl Cluster {
 
     /// Lists the objects in a namespace that have these labels (`key=value,…`), or all of them.
     pub async fn list<K: Kind>(&self, namespace: &str, labels: Option<&str>) -> Result<Listed<K>, ApiError> {
-        let api: Api<Guarded<K>> = Api::namespaced(self.client.clone(), namespace);
-        let found = request(&what::<K>("list", namespace, ""), api.list(&having(labels))).await?;
+        let found = request(&what::<K>("list", namespace, ""), self.guarded(namespace).list(&having(labels))).await?;
         let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
         for object in found.items {
             match object.0 {
@@ -166,7 +170,7 @@ impl Cluster {
             "status": status,
         });
         let parameters = PatchParams::apply(manager).force();
-        request(&what, self.api::<K>(&namespace).patch_status(&name, &parameters, &Patch::Apply(&body))).await
+        written(&what, self.guarded(&namespace).patch_status(&name, &parameters, &Patch::Apply(&body))).await
     }
 
     /// Merges `spec` into the object's spec.
@@ -180,7 +184,7 @@ impl Cluster {
         let mut patch = patch;
         set(&mut patch, "uid", json!(uid(object)?));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        request(&what::<K>("patch", &namespace, &name), self.api::<K>(&namespace).patch(&name, &parameters, &Patch::Merge(&patch))).await
+        written(&what::<K>("patch", &namespace, &name), self.guarded(&namespace).patch(&name, &parameters, &Patch::Merge(&patch))).await
     }
 
     /// Deletes exactly that object (and that version of it, if given). A deleted object is no error; another one of its name is a conflict.
@@ -200,6 +204,12 @@ pub(crate) async fn request<T>(what: &str, call: impl Future<Output = kube::Resu
         Ok(answer) => answer.map_err(|e| ApiError::of(what, e)),
         Err(_) => Err(ApiError::Unreachable(format!("{what}: no answer within {}s", REQUEST_LIMIT.as_secs()))),
     }
+}
+
+/// As [`request`], for a write that returns the object.
+async fn written<K: Kind>(what: &str, call: impl Future<Output = kube::Result<Guarded<K>>>) -> Result<K, ApiError> {
+    // The text of the error may quote a value of a Secret.
+    request(what, call).await?.0.map_err(|_| ApiError::Other(format!("{what}: the answer is not what was expected")))
 }
 
 fn having(labels: Option<&str>) -> ListParams {
