@@ -29,6 +29,18 @@ const SERVICE_ACCOUNT: &str = "capw-controller-manager";
 /// CAPW's user in the audit log.
 const USER: &str = "system:serviceaccount:capw-system:capw-controller-manager";
 
+/// The variables in CAPW's Deployment about memory, by name: what it takes depends on them.
+fn memory_settings() -> Vec<(String, String)> {
+    let path = checkout().join("config/manager/deployment.yaml");
+    let deployment: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).expect("CAPW's Deployment")).expect("YAML");
+    let text = |variable: &Value, field: &str| Some(variable[field].as_str()?.to_owned());
+    let all = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array().expect("variables").iter();
+    let all = all.filter_map(|variable| Some((text(variable, "name")?, text(variable, "value")?)));
+    let settings: Vec<(String, String)> = all.filter(|(name, _)| name.starts_with("MALLOC_")).collect();
+    assert!(!settings.is_empty(), "config/manager/deployment.yaml does not set how much freed memory is kept");
+    settings
+}
+
 /// A `capw run` process. It is killed when dropped.
 pub struct Capw {
     process: Process,
@@ -97,8 +109,9 @@ impl Capw {
         ];
         let flags = ours.iter().filter(|(flag, _)| given(flag).is_none()).map(|(flag, value)| format!("{flag}={value}"));
         let kubeconfig = cp.kubeconfig_for(namespace, SERVICE_ACCOUNT).await;
-        let process =
-            Process::new(&name, &program(), dir).args(["run"]).args(flags).args(args).env("KUBECONFIG", kubeconfig).env("POD_NAMESPACE", namespace);
+        let process = Process::new(&name, &program(), dir).args(["run"]).args(flags).args(args);
+        let process = process.env("KUBECONFIG", kubeconfig).env("POD_NAMESPACE", namespace);
+        let process = memory_settings().into_iter().fold(process, |process, (name, value)| process.env(name, value));
         Self {
             process,
             health: address("--health-address", health),
