@@ -68,6 +68,11 @@ impl Management {
         (self.clock)()
     }
 
+    /// Whether a cached object is older than what this process wrote to it last.
+    pub fn is_stale<K: Kind>(&self, cached: &K) -> bool {
+        self.written.is_stale(cached)
+    }
+
     /// Merges `patch` into the object that was read. An object that was deleted and recreated is a conflict.
     pub async fn merge<K: Kind>(&self, object: &K, patch: Value) -> Result<K, ApiError> {
         let written = self.cluster.merge(object, patch).await?;

@@ -33,7 +33,8 @@ pub async fn ensure_configs_and_fields(
         let lacks = machine.config.is_none() && machine.object.uid().is_none_or(|uid| !unseen.contains(&uid));
         let spec = template.bootstrap.as_ref().filter(|_| lacks && machine.member.up_to_date);
         let patch = build::change(object, template, &machine.object, machine.member.up_to_date);
-        let of_core = machine.machine.as_deref().filter(|of_core| of_core.metadata.deletion_timestamp.is_none());
+        let of_core = machine.machine.as_deref().filter(|of_core| !ctx.management.is_stale(*of_core));
+        let of_core = of_core.filter(|of_core| of_core.metadata.deletion_timestamp.is_none());
         let deletion = of_core.map(|of_core| (of_core, request.deletion_of(of_core))).filter(|(_, deletion)| !deletion.is_empty());
         if spec.is_some() || patch.is_some() || deletion.is_some() {
             calls.push(ensure_one(ctx, object, machine, spec, patch, deletion));
@@ -58,7 +59,7 @@ async fn ensure_one(
         ctx.memories.remember_refusal(&object.uid().unwrap_or_default(), &machine.member.name, answer, ctx.management.now())?;
     }
     if let Some((of_core, deletion)) = deletion {
-        ctx.management.cluster.merge_spec(of_core, json!({ "deletion": deletion })).await?;
+        ctx.management.merge_spec(of_core, json!({ "deletion": deletion })).await?;
     }
     Ok(())
 }
