@@ -28,7 +28,7 @@ impl Unreadable {
         let (mut known, key) = (self.0.lock(), ObjectKey::of(&object));
         known.followers.retain(|follower| follower.unbounded_send(key.clone()).is_ok());
         known.unlisted.remove(&key);
-        known.objects.insert(key, ObjectMeta { managed_fields: None, ..object });
+        known.objects.insert(key, object);
     }
 
     /// Removes an object that the store has, or that was deleted.

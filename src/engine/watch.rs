@@ -298,10 +298,7 @@ impl<K: Kind> Sink<K> {
     /// Returns the object, or the metadata of an unreadable one.
     fn read(&self, object: Guarded<K>) -> Result<K, Box<ObjectMeta>> {
         match object.0 {
-            Ok(mut object) => {
-                object.meta_mut().managed_fields = None;
-                Ok(object)
-            }
+            Ok(object) => Ok(object),
             Err(invalid) => {
                 self.watching.metrics.malformed(&K::plural(&()));
                 let key = ObjectKey::of(&invalid.metadata);

@@ -48,8 +48,12 @@ struct ManagedMetadata<'a> {
 /// Returns the text of an object without its managed fields, which nothing here reads: their trees take most of the time of reading an object.
 fn without_managed_fields(text: &str) -> Cow<'_, str> {
     match serde_json::from_str::<Managed<'_>>(text) {
-        // Within a string, the quotes of this text would be escaped: the text is found at its own place.
-        Ok(Managed { metadata }) if metadata.managed_fields.get().starts_with("[{") => text.replacen(metadata.managed_fields.get(), "[]", 1).into(),
+        Ok(Managed { metadata }) if metadata.managed_fields.get().starts_with("[{") => {
+            let managed = metadata.managed_fields.get();
+            // Where it was read, because a search for a text of a KiB takes longer than all else here.
+            let (before, rest) = text.split_at(managed.as_ptr().addr() - text.as_ptr().addr());
+            [before, "null", &rest[managed.len()..]].concat().into()
+        }
         _ => text.into(),
     }
 }
@@ -123,8 +127,8 @@ mod tests {
             )
         };
         let Guarded::<Pod>(Ok(pod)) = serde_json::from_str(&text(managed)).unwrap() else { panic!() };
-        assert_eq!(without_managed_fields(&text(managed)), text("[]"));
-        assert_eq!((pod.metadata.managed_fields, pod.metadata.uid.as_deref()), (Some(vec![]), Some("u")));
+        assert_eq!(without_managed_fields(&text(managed)), text("null"));
+        assert_eq!((pod.metadata.managed_fields, pod.metadata.uid.as_deref()), (None, Some("u")));
         assert_eq!(pod.metadata.annotations.unwrap()["note"], managed, "a user's text that looks like them stays");
         for whole in [text("[]"), text("null"), text("7"), GOOD.to_owned(), "7".to_owned()] {
             assert_eq!(without_managed_fields(&whole), whole);
