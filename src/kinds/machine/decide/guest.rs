@@ -1,6 +1,6 @@
 //! Turns the reports of a guest into `status.bootstrap`, and into a reason with a remedy when the guest has given up.
 //!
-//! A guest may report anything, as often as it likes. The size of a report is bounded by [`GuestReport`], the number of writes by [`progress`].
+//! A guest may report anything, as often as it likes. The size of a report is bounded by [`GuestReport`], the number of writes by [`news`].
 
 use std::time::Duration;
 
@@ -18,20 +18,11 @@ use crate::vm::{FailureCode, GuestReport, state};
 /// The minimum interval between two writes about the same item, however much the guest reports about it.
 const SAME_ITEM: Duration = Duration::from_secs(60);
 
-/// The next change of `status.bootstrap`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Progress {
-    /// The stored progress is up to date.
-    Known,
-    /// The progress has changed, and is to be written after this time, or with the next change of the status.
-    Later(Duration, Box<BootstrapProgress>),
-    /// The progress that is to be written now.
-    News(Box<BootstrapProgress>),
-}
-
-/// When to write a report: a failure at once; a first report [`QUIET`] after power on; another item, state or start of Windows as long after the
-/// one before; another message after a minute.
-pub fn progress(status: Option<&WindowsMachineStatus>, said: &GuestReport, now: Timestamp) -> Progress {
+/// The next `status.bootstrap`, and how long it waits for a change of the status to be written with; `None` if the status has it.
+///
+/// A failure waits for nothing; a first report until [`QUIET`] after power on; another item, state or start of Windows as long after the one before;
+/// another message a minute.
+pub fn news(status: Option<&WindowsMachineStatus>, said: &GuestReport, now: Timestamp) -> Option<(Duration, BootstrapProgress)> {
     let known = status.and_then(|status| status.bootstrap.as_ref());
     let (item, message) = said.subject();
     let attempt = attempt(message).or_else(|| known.filter(|k| k.item == item && k.boot == i64::from(said.boot)).and_then(|k| k.attempt));
@@ -45,7 +36,7 @@ pub fn progress(status: Option<&WindowsMachineStatus>, said: &GuestReport, now: 
         time: Time(whole_second(now)),
     };
     if known.is_some_and(|known| BootstrapProgress { time: known.time.clone(), ..next.clone() } == *known) {
-        return Progress::Known;
+        return None;
     }
     let is_step = known.is_none_or(|known| (&known.item, &known.state, known.boot) != (&next.item, &next.state, next.boot));
     let due = match is_step {
@@ -55,26 +46,18 @@ pub fn progress(status: Option<&WindowsMachineStatus>, said: &GuestReport, now: 
     };
     let since = known.map(|known| &known.time).or_else(|| status?.powered_on_at.as_ref());
     let left = since.and_then(|since| due.checked_sub(Duration::from_secs(seconds(since.0, now).unsigned_abs())));
-    match left.filter(|left| !left.is_zero()) {
-        Some(left) => Progress::Later(left, Box::new(next)),
-        None => Progress::News(Box::new(next)),
-    }
+    Some((left.unwrap_or_default(), next))
 }
 
 /// The value of `status.bootstrap` after the guest's report was read.
 pub fn told(status: Option<&WindowsMachineStatus>, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
-    match said.map(|said| progress(status, said, now)) {
-        Some(Progress::News(news)) => Some(*news),
-        Some(Progress::Known | Progress::Later(..)) | None => status?.bootstrap.clone(),
-    }
+    let news = said.and_then(|said| news(status, said, now)).filter(|(left, _)| left.is_zero());
+    news.map(|(_, news)| news).or_else(|| status?.bootstrap.clone())
 }
 
 /// As [`told`], for a status that is written anyway: a report that could wait costs no write of its own then.
 pub fn told_along(status: &WindowsMachineStatus, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
-    match said.map(|said| progress(Some(status), said, now)) {
-        Some(Progress::News(news) | Progress::Later(_, news)) => Some(*news),
-        Some(Progress::Known) | None => status.bootstrap.clone(),
-    }
+    said.and_then(|said| news(Some(status), said, now)).map(|(_, news)| news).or_else(|| status.bootstrap.clone())
 }
 
 /// The number in `attempt 2 of 3`.
@@ -116,17 +99,13 @@ mod tests {
     }
 
     fn written(known: Option<&BootstrapProgress>, said: &GuestReport, second: i64) -> BootstrapProgress {
-        match progress(Some(&status(known)), said, at(second)) {
-            Progress::News(next) => *next,
-            other => panic!("{other:?}"),
-        }
+        let (left, next) = news(Some(&status(known)), said, at(second)).unwrap();
+        assert_eq!(left, Duration::ZERO);
+        next
     }
 
     fn left(known: Option<&BootstrapProgress>, said: &GuestReport, second: i64) -> u64 {
-        match progress(Some(&status(known)), said, at(second)) {
-            Progress::Later(left, _) => left.as_secs(),
-            other => panic!("{other:?}"),
-        }
+        news(Some(&status(known)), said, at(second)).unwrap().0.as_secs()
     }
 
     #[test]
@@ -134,7 +113,7 @@ mod tests {
         assert_eq!(left(None, &said("join", "started", "attempt 1 of 3"), 4), 6);
         let first = written(None, &said("join", "started", "attempt 1 of 3"), 10);
         assert_eq!((first.item.as_str(), first.attempt, first.boot), ("join", Some(1), 1));
-        assert_eq!(progress(Some(&status(Some(&first))), &said("join", "started", "attempt 1 of 3"), at(500)), Progress::Known);
+        assert_eq!(news(Some(&status(Some(&first))), &said("join", "started", "attempt 1 of 3"), at(500)), None);
         let words = said("join", "started", "attempt 2 of 3");
         assert_eq!(left(Some(&first), &words, 69), 1);
         assert_eq!(written(Some(&first), &words, 70).attempt, Some(2));
@@ -162,10 +141,9 @@ mod tests {
             let (mut known, mut writes) = (None, 0);
             for (tick, (item, state, message)) in words.iter().enumerate() {
                 // Four reports a second.
-                if let Progress::News(next) = progress(Some(&status(known.as_ref())), &said(item, state, message), at(i64::try_from(tick / 4).unwrap())) {
-                    known = Some(*next);
-                    writes += 1;
-                }
+                let next = told(Some(&status(known.as_ref())), Some(&said(item, state, message)), at(i64::try_from(tick / 4).unwrap()));
+                writes += usize::from(next != known);
+                known = next;
             }
             prop_assert!(writes <= 2 * (words.len() / 40 + 1));
         }

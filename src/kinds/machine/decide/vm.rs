@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::guest::{self, Progress};
+use super::guest;
 use super::join;
 use super::step::{Goal, Target};
 use crate::api::condition::{self, ConditionType, Desired, Reason};
@@ -169,10 +169,8 @@ pub fn seed_not_detached(hypervisor: &str, cause: &str) -> Desired {
 
 /// When the guest's newest report may be written, if that is not now.
 fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Duration> {
-    match guest::progress(object.status.as_ref(), vm.report.as_ref()?, now) {
-        Progress::Later(left, _) => Some(left),
-        Progress::Known | Progress::News(_) => None,
-    }
+    let (left, _) = guest::news(object.status.as_ref(), vm.report.as_ref()?, now)?;
+    Some(left).filter(|left| !left.is_zero())
 }
 
 fn removed(id: &ProviderId, hypervisor: &str) -> Decision<VmStep> {
