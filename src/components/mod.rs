@@ -45,7 +45,7 @@ pub use self::scheduling::misplaced;
 pub use self::services::beyond_windows;
 pub use self::show::text;
 pub use self::wanted::{FIRST, wanted};
-pub use self::windows_pods::{Changes, Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_for_pods, windows_pods};
+pub use self::windows_pods::{Changes, Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_classes, wanted_for_pods, windows_pods};
 pub use self::windows_side::{NAMESPACE, Parameters, Refusal, brought_by_another, windows_side};
 pub use self::writers::{Contested, SET_BACK, is_set_back_later, writer_since};
 

@@ -9,5 +9,5 @@ mod runtime_classes;
 
 pub use self::changes::{Changes, changes};
 pub use self::host::Host;
-pub use self::objects::{FOR_PODS, is_among, possible, wanted_for_pods, windows_pods};
+pub use self::objects::{FOR_PODS, is_among, possible, wanted_classes, wanted_for_pods, windows_pods};
 pub use self::policies::{Effect, RULES as POD_RULES};

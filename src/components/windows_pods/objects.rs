@@ -15,11 +15,15 @@ pub const FOR_PODS: [Listing; 3] = [runtime_classes::KIND, policies::POLICY, pol
 
 /// Returns the objects for a cluster with these hosts.
 pub fn windows_pods(hosts: &BTreeSet<Host>, policies: &Policies) -> Vec<Value> {
-    let classes = match policies.runtime_classes {
+    [wanted_classes(hosts, policies), policies::objects(policies.validation)].concat()
+}
+
+/// The RuntimeClasses among [`windows_pods`]: the only objects that depend on the hosts.
+pub fn wanted_classes(hosts: &BTreeSet<Host>, policies: &Policies) -> Vec<Value> {
+    match policies.runtime_classes {
         RuntimeClassesMode::Auto => runtime_classes::runtime_classes(hosts),
         RuntimeClassesMode::Off => Vec::new(),
-    };
-    [classes, policies::objects(policies.validation)].concat()
+    }
 }
 
 /// The kinds that must be read: the requested kinds, and the kinds in `there`, which lists the kinds and names of the installed objects.

@@ -16,7 +16,7 @@ use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
-use crate::components::{self, Contested, FOR_PODS, Host, changes, is_among, is_of_kind, windows_pods};
+use crate::components::{self, Contested, FOR_PODS, Host, changes, is_among, is_of_kind, wanted_classes};
 use crate::engine::caches::Caches;
 use crate::kube_api::linux_side::is_unserved;
 use crate::kube_api::workload::{Workload, WorkloadError};
@@ -122,9 +122,7 @@ pub fn without(caches: &Caches, cluster: Option<ClusterRef>, spec: &WindowsBoots
             return false;
         }
         let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
-        let wanted = windows_pods(&BTreeSet::from([Host::configured(spec)]), &policies);
-        // All other objects are the same for any host.
-        wanted.iter().any(|wanted| is_of_kind(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
+        wanted_classes(&BTreeSet::from([Host::configured(spec)]), &policies).iter().any(|class| !object.objects().contains(&name(class)))
     };
     let found = cluster.and_then(|cluster| caches.windows_cluster_of(&cluster)).filter(lacks);
     found.iter().map(|object| ObjectRef::from_obj(&**object)).collect()
