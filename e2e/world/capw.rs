@@ -31,8 +31,7 @@ const USER: &str = "system:serviceaccount:capw-system:capw-controller-manager";
 
 /// The variables in CAPW's Deployment about memory, by name: what it takes depends on them.
 fn memory_settings() -> Vec<(String, String)> {
-    let path = checkout().join("config/manager/deployment.yaml");
-    let deployment: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).expect("CAPW's Deployment")).expect("YAML");
+    let deployment = manifests::deployment();
     let text = |variable: &Value, field: &str| Some(variable[field].as_str()?.to_owned());
     let all = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array().expect("variables").iter();
     let all = all.filter_map(|variable| Some((text(variable, "name")?, text(variable, "value")?)));

@@ -11,11 +11,18 @@ use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use serde_json::Value;
 
 use super::client::{condition, write};
+use super::tools::checkout;
 
 /// The documents of a YAML text, empty ones left out.
 pub fn documents(yaml: &str) -> Vec<Value> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap_or_else(|e| panic!("not YAML: {e}"));
     documents.into_iter().filter(|document| !document.is_null()).collect()
+}
+
+/// CAPW's Deployment, as users install it.
+pub fn deployment() -> Value {
+    let path = checkout().join("config/manager/deployment.yaml");
+    serde_saphyr::from_str(&std::fs::read_to_string(path).expect("CAPW's Deployment")).expect("YAML")
 }
 
 /// Applies objects whose plural is the lower-case kind with an s: first namespaces and definitions, then the others,

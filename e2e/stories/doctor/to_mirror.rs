@@ -1,10 +1,8 @@
 //! `capw components list`: the images that a mirror needs.
 
-use std::path::Path;
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::world::{Capw, ControlPlane};
+use crate::world::{Capw, ControlPlane, manifests};
 
 /// `capw components list` takes CAPW's image from its Deployment, and reads one namespace or all of them.
 pub async fn lists(cp: &ControlPlane, capw: &Capw) {
@@ -14,8 +12,7 @@ pub async fn lists(cp: &ControlPlane, capw: &Capw) {
     assert!(exit == 0 && has_pause(&listed, "MachineDeployment c1"), "{exit}: {listed}{errors}");
     let (exit, _, errors) = list(&["-n", "healthy"]).await;
     assert!(exit == 1 && errors.contains("CAPW is not installed in this cluster") && errors.contains("--image"), "{exit}: {errors}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/manager/deployment.yaml");
-    let mut deployment: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).expect("CAPW's Deployment")).expect("YAML");
+    let mut deployment = manifests::deployment();
     deployment["metadata"]["namespace"] = json!("healthy");
     deployment["spec"]["replicas"] = json!(0);
     cp.apply_objects(&[deployment]).await;
