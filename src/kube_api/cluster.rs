@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::NamespaceResourceScope;
@@ -199,17 +200,29 @@ impl Cluster {
 }
 
 /// Waits for one request, at most [`REQUEST_LIMIT`].
-pub(crate) async fn request<T>(what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
-    match tokio::time::timeout(REQUEST_LIMIT, call).await {
-        Ok(answer) => answer.map_err(|e| ApiError::of(what, e)),
-        Err(_) => Err(ApiError::Unreachable(format!("{what}: no answer within {}s", REQUEST_LIMIT.as_secs()))),
+///
+/// The call is boxed here, before an `async` block holds it: each block around it would be larger by twice its 2 KiB, and a pass has a dozen of them.
+pub(crate) fn request<'a, T: 'a>(
+    what: &'a str,
+    call: impl Future<Output = kube::Result<T>> + Send + 'a,
+) -> impl Future<Output = Result<T, ApiError>> + Send + 'a {
+    let call = call.boxed();
+    async move {
+        match tokio::time::timeout(REQUEST_LIMIT, call).await {
+            Ok(answer) => answer.map_err(|e| ApiError::of(what, e)),
+            Err(_) => Err(ApiError::Unreachable(format!("{what}: no answer within {}s", REQUEST_LIMIT.as_secs()))),
+        }
     }
 }
 
 /// As [`request`], for a write that returns the object.
-async fn written<K: Kind>(what: &str, call: impl Future<Output = kube::Result<Guarded<K>>>) -> Result<K, ApiError> {
+fn written<'a, K: Kind>(
+    what: &'a str,
+    call: impl Future<Output = kube::Result<Guarded<K>>> + Send + 'a,
+) -> impl Future<Output = Result<K, ApiError>> + Send + 'a {
+    let answer = request(what, call);
     // The text of the error may quote a value of a Secret.
-    request(what, call).await?.0.map_err(|_| ApiError::Other(format!("{what}: the answer is not what was expected")))
+    async move { answer.await?.0.map_err(|_| ApiError::Other(format!("{what}: the answer is not what was expected"))) }
 }
 
 fn having(labels: Option<&str>) -> ListParams {

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use parking_lot::Mutex;
@@ -50,7 +51,8 @@ impl Events {
         let event = Event { type_: EventType::Warning, reason: reason.to_string(), note: Some(cut(note)), action: action.into(), secondary: None };
         // A new recorder each time: a reused one treats a changed note as a repetition and drops it.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-        let outcome = match tokio::time::timeout(LIMIT, recorder.publish(&event, &reference)).await {
+        // Boxed, as in `cluster::request`: every report of a status has room for it.
+        let outcome = match tokio::time::timeout(LIMIT, recorder.publish(&event, &reference).boxed()).await {
             Ok(Ok(())) => "published",
             Ok(Err(error)) => {
                 tracing::warn!(%reason, error = chain(&error), "event not published");

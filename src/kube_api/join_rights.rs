@@ -45,7 +45,7 @@ pub async fn ensure_proxy(workload: &Workload) -> Result<bool, WorkloadError> {
 
 async fn keep<K>(workload: &Workload, api: &Api<K>, wanted: K, same: impl Fn(&K, &K) -> bool) -> Result<bool, WorkloadError>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + Sync,
 {
     let name = wanted.meta().name.clone().unwrap_or_default();
     let plural = K::plural(&());

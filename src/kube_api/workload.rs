@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
+use futures::TryFutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::Api;
 use kube::config::KubeConfigOptions;
@@ -196,15 +197,17 @@ impl Workload {
         }
     }
 
-    pub(crate) async fn call<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, WorkloadError> {
-        let answer = self.gate.pass(async {
-            request(what, call).await.map_err(|error| match error {
-                // The message is the same for every request: it is in the conditions of all objects that use this cluster.
-                ApiError::Unreachable(text) => ApiError::Unreachable(text.strip_prefix(&format!("{what}: ")).unwrap_or(&text).to_owned()),
-                other => other,
-            })
+    pub(crate) fn call<'a, T: 'a>(
+        &'a self,
+        what: &'a str,
+        call: impl Future<Output = kube::Result<T>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, WorkloadError>> + Send + 'a {
+        let answer = request(what, call).map_err(move |error| match error {
+            // The message is the same for every request: it is in the conditions of all objects that use this cluster.
+            ApiError::Unreachable(text) => ApiError::Unreachable(text.strip_prefix(&format!("{what}: ")).unwrap_or(&text).to_owned()),
+            other => other,
         });
-        answer.await.map_err(|e| self.explain(e))
+        self.gate.pass(answer).map_err(|error| self.explain(error))
     }
 
     /// Returns the version that the API server reports, e.g. `v1.36.3`.
